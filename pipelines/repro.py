@@ -26,7 +26,6 @@ sys.path.insert(0, str(ROOT / "src"))
 
 import yaml
 from rich.console import Console
-from rich.text import Text
 
 from accelbench.answers.sentences import answers
 from accelbench.commands.show import open_viewer
@@ -211,10 +210,8 @@ class Job(contextlib.ExitStack):
         return [cell for cells in self.lefts.values() for cell in cells]
 
     def _evidence(self) -> Evidence:
-        """The basis for estimates of time. If a probe is needed, a terminal shows a status during the probe."""
-        with self.console.status("Estimating how long it takes ...") as status:
-            place = Workplace.of_project(ROOT)
-            return forecast(self._left(), self.hosts, place, lambda text: status.update(Text(text)))
+        """The basis for estimates of time."""
+        return forecast(self._left(), Workplace.of_project(ROOT))
 
     def explain(self) -> int:
         """Prints the last output of DVC, which has the reason for DVC's failure. Returns the exit status."""

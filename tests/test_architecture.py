@@ -5,11 +5,9 @@ import sys
 from pathlib import Path
 
 import grimp
-import pytest
 
 import accelbench
-from fakes import give_ceilings, make_project
-from marks import slow
+from fakes import make_project
 
 PACKAGE = Path(accelbench.__path__[0])
 SOURCE = PACKAGE.parent
@@ -25,19 +23,15 @@ def test_no_files_import_each_other_in_a_circle_and_none_imports_the_whole_packa
     assert [module for module, imported in imports.items() if "accelbench" in imported] == []
 
 
-# What counts the work of networks starts a host of PyTorch, which takes seconds.
-@pytest.mark.parametrize("patch", ["forecast.complete = lambda *_: None;", slow("")])
-def test_the_parent_loads_no_framework(tmp_path, patch):
+def test_the_parent_loads_no_framework(tmp_path):
     code = (
-        f"import sys; from accelbench.cli import main; from accelbench.sweep import forecast; {patch}"
+        "import sys; from accelbench.cli import main;"
         "status = main(['plan', 'suite=mnist_networks', 'model=mlp', 'device=cpu']) or main(['doctor', '--all']);"
         f"print([name for name in {HEAVY} if name in sys.modules]); sys.exit(status)"
     )
     project = make_project(tmp_path)
-    give_ceilings(project)
     done = subprocess.run([sys.executable, "-c", code], cwd=project, capture_output=True, text=True, check=True)
-    counted = r"" if patch else r", about \d+ s; "
-    assert re.search(rf"^\d+ cells: \d+ to run{counted}", done.stdout, re.MULTILINE)
+    assert re.search(r"^\d+ cells: \d+ to run", done.stdout, re.MULTILINE)
     assert done.stdout.splitlines()[-1] == "[]"
 
 

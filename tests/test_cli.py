@@ -21,18 +21,15 @@ from accelbench.grid import plan
 from accelbench.isolation import hosts
 from accelbench.isolation.hosts import Hosts
 from accelbench.schema import plan_file
-from accelbench.schema.measurement import Work
 from accelbench.schema.serialize import grouped
 from accelbench.schema.vocab import Status
 from accelbench.settings.config import every_setting
-from accelbench.sweep import forecast
 from accelbench.sweep.session import Session
-from fakes import faulty_host, give_ceilings, make_project
+from fakes import faulty_host, make_project
 
 ROOT = Path(__file__).resolve().parents[1]
 COMMANDS = load_all()
 NAMES = [command.name for command in COMMANDS]
-COMPLETE = forecast.complete
 NOT_HYDRAS = "only the command line of `accelbench run` accepts Hydra's own settings"
 PRECISIONS = "fp16, bf16, fp32, tf32, fp64, fp16_mixed, bf16_mixed, int8"
 
@@ -48,7 +45,6 @@ def enter(project, monkeypatch):
     monkeypatch.setattr(sys, "argv", ["accelbench"])
     monkeypatch.setenv("COLUMNS", "200")
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
-    monkeypatch.setattr(forecast, "complete", lambda *_: None)  # which imports frameworks, and probes
     plan.report_on.cache_clear()
     return project
 
@@ -281,10 +277,10 @@ def planned(words, capsys):
 
 
 def test_plan_lists_the_cells_what_is_skipped_and_the_time(capsys, project):
-    lines = planned("mode=infer batch_size=8,16 precision=fp32,tf32 window.measure_s=3", capsys)
-    assert lines[0] == "4 cells: 2 to run, length unknown; 2 to skip."
+    lines = planned("mode=infer batch_size=8,16 precision=fp32,tf32 window.measure_s=30", capsys)
+    assert re.fullmatch(r"4 cells: 2 to run, about 71 s; 2 to skip\.", lines[0])
     assert [line.split()[0] for line in lines[2:4]] == [f"mlp-cpu-fp32-b{n}-infer" for n in (8, 16)]
-    assert lines[2].endswith("unknown until it has run once")
+    assert re.search(r" about \d+ s$", lines[2])
     assert lines[5:] == [
         "skip 2: tf32 needs an NVIDIA GPU, not cpu: use fp32",
         "  mlp-cpu-tf32-b8-infer, mlp-cpu-tf32-b16-infer",
@@ -298,20 +294,13 @@ SUITES = {
 }
 
 
-def test_a_plan_of_a_profile_is_of_all_suites_and_says_hours_before_anything_ran(own, monkeypatch, capsys):
+def test_a_plan_of_a_profile_is_of_all_suites(own, capsys):
     (own / "params.yaml").write_text(yaml.safe_dump({"suites": SUITES, "data": {"mnist": {}}}, sort_keys=False))
-    give_ceilings(own, flops_per_s={"fp32": 4e11}, how={"fp32": "given"})
-    monkeypatch.setattr(forecast, "complete", COMPLETE)
-    monkeypatch.setattr(Hosts, "start", lambda hosts, cell: None)
-    # At two fifths of the ceiling, each step takes 12.5 s.
-    monkeypatch.setattr(Hosts, "count", lambda hosts, cell: Work(flops=2 * 10**12, bytes=0, num_operators=100))
-    line, *notes = planned("suite=inferred data=fashion_mnist", capsys)[2:]
-    assert re.search(r" about \d+ min$", line)
+    notes = planned("suite=inferred data=fashion_mnist", capsys)[3:]
     assert notes == ["Not included: the time to prepare data/fashion_mnist, which is spent once."]
-    lines = planned("profile=full timeout_s=1000000 batch_size=1", capsys)
-    # 15 times 96 images for training, and 64 for testing, which take a third as long each.
-    assert lines[0] == "trained: 2 cells: 2 to run, about 16 h; 0 to skip."
-    assert lines[2].startswith("in all: 3 cells: 3 to run, about 16 h; 0 to skip.")
+    lines = planned("profile=full", capsys)
+    assert lines[0] == "trained: 2 cells: 2 to run, length unknown; 0 to skip."
+    assert lines[2].startswith("in all: 3 cells: 3 to run, length unknown; 0 to skip.")
     assert not (own / "runs").exists()
 
 

@@ -114,7 +114,6 @@ def enter(folder, monkeypatch):
 @pytest.mark.parametrize("command", list(commands()))
 def test_every_command_of_the_pages_runs(command, measured, monkeypatch, capsys):
     enter(measured, monkeypatch)
-    monkeypatch.setattr("accelbench.sweep.forecast.complete", lambda *_: None)  # it imports frameworks, and probes
     monkeypatch.setattr("accelbench.sinks.ui.serve", lambda root, port, open_browser: 0)  # never ends
     monkeypatch.setattr("accelbench.sinks.delivery.sync", lambda *_, **__: SyncResult(0, 0, [], 0))
     program, *words = shlex.split(command.partition(" > ")[0])

@@ -10,7 +10,6 @@ from accelbench.grid.estimate import (
     NUM_CHECK_STEPS,
     START_S,
     Evidence,
-    Inputs,
     Length,
     expected_s,
     lengths,
@@ -20,10 +19,9 @@ from accelbench.measuring import schedule
 from accelbench.measuring.runner import Runner
 from accelbench.measuring.schedule import breakdown
 from accelbench.schema import record as records
-from accelbench.schema.cell import KerasSettings, Server, Window
-from accelbench.schema.measurement import Work
-from accelbench.schema.vocab import Device, Engine, Mode, Precision, Protocol
-from fakes import make_ceilings, make_cell
+from accelbench.schema.cell import Server, Window
+from accelbench.schema.vocab import Mode, Precision, Protocol
+from fakes import make_cell
 from grid.finished import MACHINE, finished, of_model
 
 STEPS = make_cell(protocol=Protocol.steps, steps=100)
@@ -82,10 +80,13 @@ def test_a_cell_takes_as_long_as_last_time_and_another_protocol_or_batch_as_long
         assert seconds(evidence, other) == FIXED_S + expected_s(other, 0.05 * size / cell.batch_size, (0, 0))
 
 
-def test_nothing_is_said_of_work_that_nobody_counted():
+def test_without_a_record_a_cell_takes_its_windows_and_epochs_and_steps_are_unknown():
     others = [of_model("cnn"), make_cell(precision=Precision.bf16), make_cell(threads=1), make_cell(devices=2)]
-    for cell in [make_cell(), *others]:
-        assert Evidence([finished(STEPS)] * (cell in others)).length(cell) == Length(0.0, 1)
+    for cell in others:
+        assert seconds(Evidence([finished(STEPS)]), cell) == FIXED_S + expected_s(cell, 0.0, (0, 0))
+    for cell in (STEPS, make_cell(protocol=Protocol.fit, mode=Mode.train)):
+        assert Evidence().length(cell) == Length(0.0, 1)
+    assert seconds(Evidence(), make_cell(timeout_s=0.5)) == 0.5
     assert str(Length(40.0) + Length(0.0, 3)) == "about 40 s and 3 cells of unknown length"
 
 
@@ -108,40 +109,12 @@ def test_the_records_of_a_project_are_read_but_not_those_of_another_machine(tmp_
     assert seconds(read_evidence(tmp_path, {"cpu_name": "a third"}), STEPS) is None
 
 
-# A step with a batch of 100 computes 1 GFLOP.
-WORK = Work(flops=10**9)
-CEILINGS = make_ceilings(flops_per_s={"fp32": 1e9, "bf16": 4e9}, how={"fp32": "matmul", "bf16": "matmul"})
-
-
-@pytest.mark.parametrize(
-    ("changes", "step_s"),
-    [
-        ({}, 1 / 0.3),
-        ({"batch_size": 200}, 2 / 0.3),
-        ({"precision": Precision.bf16}, 0.25 / 0.3),
-        ({"engine": Engine.keras, "keras": KerasSettings()}, 1 / 0.5),
-        ({"engine": Engine.openvino, "precision": Precision.int8}, 1 / 0.7),  # without units for it, as in fp32
-    ],
-)
-def test_a_network_of_known_work_takes_what_the_ceilings_say(changes, step_s):
-    evidence, cell = Evidence(), replace(STEPS, batch_size=100, timeout_s=1e6)
-    evidence.ceilings[Device.cpu] = CEILINGS
-    assert evidence.uncounted([cell, replace(cell, batch_size=200)]) == [cell]
-    evidence.learn(cell, WORK)
-    cell = replace(cell, **changes)
-    assert evidence.uncounted([cell]) == []
-    assert seconds(evidence, cell) == FIXED_S + expected_s(cell, step_s, (0, 0))
-    assert seconds(evidence, replace(cell, timeout_s=7.0)) == 7.0
-    assert seconds(evidence, replace(cell, precision=Precision.fp64)) is None  # it was not probed
-
-
 def test_whole_epochs_take_what_the_data_set_has():
-    evidence, cell = Evidence(), make_cell(protocol=Protocol.fit, mode=Mode.train, epochs=3, timeout_s=1e6)
-    evidence.ceilings[Device.cpu] = CEILINGS
-    evidence.learn(cell, WORK)
+    cell = make_cell(protocol=Protocol.fit, mode=Mode.train, epochs=3, timeout_s=1e6)
+    evidence = Evidence([finished(replace(STEPS, mode=Mode.train), 3.0)])
     assert seconds(evidence, cell) is None  # how many samples?
-    evidence.inputs["mnist"] = Inputs((600, 300), (28, 28), 10)
-    assert seconds(evidence, cell) == FIXED_S + (3 * 700 / 32 + NUM_CHECK_STEPS) / 0.3
-    assert evidence.counted_as(cell).model.input_shape == (28, 28)
+    evidence.num_samples["mnist"] = (600, 300)
+    assert seconds(evidence, cell) == FIXED_S + (3 * 700 / 32 + NUM_CHECK_STEPS) * 3.0
     part = replace(cell, data=replace(cell.data, train_images=60))
-    assert seconds(evidence, part) == FIXED_S + (3 * 160 / 32 + NUM_CHECK_STEPS) / 0.3
+    evidence.add(finished(replace(part, protocol=Protocol.steps), 3.0))
+    assert seconds(evidence, part) == pytest.approx(FIXED_S + (3 * 160 / 32 + NUM_CHECK_STEPS) * 3.0)

@@ -56,8 +56,8 @@ def test_on_a_machine_that_is_never_quiet_all_waits_together_have_an_end():
     machine = Machine(BUSY_CORE)
     waiting = machine.quiet(30)
     assert not any(waiting.comes("a cell was disturbed") for _ in range(500))
-    assert 30 <= machine.slept_s <= 60
-    assert len(machine.said) == 5  # 30, 15, 7, 3 and 1 seconds
+    assert machine.slept_s == 120
+    assert len(machine.said) == 4
 
 
 class Loaded(Hosts):
@@ -126,9 +126,9 @@ def test_a_machine_that_stays_busy_costs_a_wait_and_no_repeat(loaded, project, m
     cells = [make_cell(batch_size=size) for size in (1, 2, 4, 8)]
     _, num_runs, said = loaded(cells, busy=9)
     assert num_runs == 4
-    assert machine.slept_s == 30  # how long the cells take is unknown
+    assert machine.slept_s == 120
     assert outcomes(project) == ["disturbed"] * 4
-    assert f"  disturbed: {REASON}; answers leave such a cell out; waited 30 s for a quiet machine." in said
+    assert f"  disturbed: {REASON}; answers leave such a cell out; waited 2 min for a quiet machine." in said
     assert "  To measure again: the same command with out=runs/test retry=failed; if a machine" in said
     assert "set ACCELBENCH_BUSY=allowed to use disturbed cells" in said
     retried, num_runs, _ = loaded(cells, busy=0, retry=Retry.failed)

@@ -172,7 +172,6 @@ def _show(options: "SweepOptions", console: Console, result: "SweepResult") -> N
 def plan(chosen: Namespace, console: Console) -> int:
     """Shows the cells of one sweep, or of all suites."""
     from accelbench.grid.estimate import lengths
-    from accelbench.isolation.hosts import Hosts
     from accelbench.schema.serialize import canonical_json, plain
     from accelbench.schema.vocab import RANDOM
     from accelbench.settings.compose import cells_of, compose
@@ -194,8 +193,7 @@ def plan(chosen: Namespace, console: Console) -> int:
     items = [item for planned in suites.values() for item in planned]
     runs = [item for item in items if item.skip_reason is None]
     cells = [item.cell for item in runs]
-    with Hosts() as hosts, console.status("Estimating ..."):
-        evidence = forecast(cells, hosts, place, partial(say, console), options.profile)
+    evidence = forecast(cells, place, options.profile)
     length_of = {id(item): length for item, length in zip(runs, lengths(cells, evidence), strict=True)}
     in_all, listed = "", MAX_LISTED
     if len(suites) > 1:

@@ -1,19 +1,16 @@
-"""Estimates how long cells will take, within a factor of two.
+"""Estimates how long cells will take.
 
 An estimate comes from the first of these sources that is available:
 
 1. The cell was measured on this machine: the duration of its latest run.
 2. A cell was measured that differs only in settings of `COUNTS`, such as the batch size: the time of a step is
    proportional to the batch size.
-3. The operations of the network were counted: the time of a step is operations / (`SHARE` * ceiling). The ceiling is
-   the peak rate that was measured on the device. Networks reach about the share `SHARE` of it.
-
-If none is available, only a cell that serves requests has an estimate, because it takes at least its `duration_s`.
+3. The cell's own settings, such as `window.measure_s`. They do not limit epochs, nor a number of steps.
 """
 
 import math
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,27 +18,11 @@ from accelbench.engines.registry import host_spec
 from accelbench.measuring.schedule import EARLY_S, LEAST_WARMUP, MIN_PHASED, MIN_SAMPLES, NUM_INFER_EPOCHS, STRETCH
 from accelbench.presentation import counted, duration
 from accelbench.project import RECORD_FOLDERS
-from accelbench.schema.ceilings import Ceilings, ceilings_in
-from accelbench.schema.cell import Cell, Options
-from accelbench.schema.measurement import Measurement, Work
+from accelbench.schema.cell import Cell
+from accelbench.schema.measurement import Measurement
 from accelbench.schema.plan_file import record_paths
 from accelbench.schema.record import Record, read_all
-from accelbench.schema.serialize import canonical_json, plain
-from accelbench.schema.vocab import (
-    EPOCHS,
-    QUANTIZED,
-    RANDOM,
-    SERVING,
-    SHARE_ONE_CPU,
-    Device,
-    Engine,
-    Mode,
-    Pipeline,
-    Precision,
-    Protocol,
-    Weights,
-)
-from accelbench.schema.workload import DataSpec
+from accelbench.schema.vocab import EPOCHS, QUANTIZED, SERVING, Engine, Mode, Pipeline, Protocol
 from accelbench.serving.server import ONE_AT_A_TIME
 
 NUM_CHECK_STEPS = 3  # steps after the timed ones: they count the work and check the outputs
@@ -57,9 +38,6 @@ FIXED_S = 1.2  # of a cell besides the start of its host and its steps
 COMPILED_S = 20.0  # to compile a network with inductor
 QUANTIZED_S = 15.0  # to quantise an exported network
 DECODERS_S = 8.0  # to start the processes that decode pictures
-# The share of a CPU's ceiling that networks reach, measured on two machines with the suites of params.yaml.
-SHARE = {Engine.pytorch: 0.3, Engine.lightning: 0.3, Engine.keras: 0.5}
-SHARE_EXPORTED = 0.7
 
 
 @dataclass(frozen=True)
@@ -121,29 +99,18 @@ def steady_step_s(cell: Cell, measured: Measurement) -> float | None:
     return None
 
 
-@dataclass(frozen=True)
-class Inputs:
-    """The facts about a data set that are known before it is prepared."""
-
-    num_samples: tuple[int, int]  # samples of the training set and of the test set
-    shape: tuple[int, ...]  # shape of an image, channels first; empty if unknown
-    num_classes: int
-
-
 class Evidence:
-    """What estimates are based on: durations of finished cells, peak rates of devices, and operations of networks."""
+    """What estimates are based on: the records of finished cells, and the sizes of data sets."""
 
     def __init__(self, records: Iterable[Record] = ()) -> None:
-        self.ceilings: dict[Device, Ceilings] = {}
-        self.inputs: dict[str, Inputs] = {}  # name of a data set -> its facts
+        self.num_samples: dict[str, tuple[int, int]] = {}  # name of a data set -> its training and test samples
         self._took_s: dict[str, float] = {}  # cell without seed and repeat -> seconds of its latest process
         self._steps: dict[str, tuple[int, float]] = {}  # work of a step -> batch size, and seconds of a step with it
-        self._flops: dict[str, float] = {}  # network -> operations for one sample
         for record in sorted(records, key=lambda record: record.started_at):
             self.add(record)
 
     def add(self, record: Record) -> None:
-        """Adds the durations, ceilings and counted operations of a record."""
+        """Adds the durations of a record."""
         cell = record.cell
         measured = record.measurement
         if measured is None:
@@ -153,40 +120,6 @@ class Evidence:
         self._took_s[cell.key_without(REPEATED)] = times_s[-1] if times_s else record.wall_s
         if step_s := steady_step_s(cell, measured):
             self._steps[cell.key_without(COUNTS)] = cell.batch_size, step_s
-        if (ceilings := ceilings_in(record.environment)) is not None:
-            self.ceilings[cell.device] = ceilings
-        self.learn(cell, measured.work)
-
-    def learn(self, cell: Cell, work: Work | None) -> None:
-        """Stores the operations that the cell's network needs per sample, if the operations were counted."""
-        if work is not None and work.flops is not None:
-            self._flops[_network(cell)] = work.flops / cell.batch_size
-
-    def unmeasured(self, cells: Iterable[Cell]) -> list[Cell]:
-        """Returns the cells that were measured neither with their own settings nor with other values of `COUNTS`.
-
-        Cells with the user's code are left out, because an estimate must not run the user's code.
-        """
-        unknown = [cell for cell in cells if cell.key_without(REPEATED) not in self._took_s]
-        return [cell for cell in unknown if not cell.own_code and cell.key_without(COUNTS) not in self._steps]
-
-    def uncounted(self, cells: Iterable[Cell]) -> list[Cell]:
-        """Returns one cell for every network whose operations are unknown: the cell with the smallest batch."""
-        smallest: dict[str, Cell] = {}
-        for cell in sorted(cells, key=lambda cell: cell.batch_size):
-            if cell.mode != Mode.generate and _network(cell) not in self._flops:  # counting it takes too long
-                smallest.setdefault(_network(cell), cell)
-        return list(smallest.values())
-
-    def counted_as(self, cell: Cell) -> Cell:
-        """Returns a replacement for `cell` to count operations: the same network in PyTorch, fp32, on random images."""
-        model = replace(cell.model, weights=Weights.none.value)
-        if (inputs := self.inputs.get(cell.data.name)) and inputs.shape:
-            model = replace(model, input_shape=inputs.shape, num_classes=inputs.num_classes)
-        data = DataSpec(name=RANDOM, pipeline=Pipeline.host)
-        engine = Engine.pytorch
-        cell = replace(cell, model=model, data=data, engine=engine, keras=None, device=Device.cpu, devices=1)
-        return replace(cell, precision=Precision.fp32, options=Options(), threads=None)
 
     def length(self, cell: Cell, waits: bool = False) -> Length:
         """Returns the duration of `cell`.
@@ -198,45 +131,34 @@ class Evidence:
             start_s += COMPILED_S
         if waits and cell.precision in QUANTIZED:
             start_s += QUANTIZED_S
-        took_s = self._took_s.get(cell.key_without(REPEATED)) or self._estimated_s(cell)
+        took_s = self.measured_s(cell)
+        if took_s is None and (cell.protocol in EPOCHS or cell.protocol == Protocol.steps):
+            return Length(num_unknown=1)
         if took_s is None:
-            return Length(num_unknown=1)  # the windows are known, but may be a small part of the duration
+            took_s = self._expected_s(cell, 0.0)  # the cell's windows are most of the time
         return Length(start_s + min(took_s, cell.timeout_s))
 
-    def _estimated_s(self, cell: Cell) -> float | None:
-        step_s = self._step_s(cell)
-        num_samples = (0, 0)
-        if step_s is None and cell.protocol in SERVING:  # `duration_s` is most of the time
-            step_s = 0.0
-        if (inputs := self.inputs.get(cell.data.name)) is not None:
-            num_train, num_test = inputs.num_samples
-            num_samples = min(num_train, cell.data.train_images or num_train), num_test
-        if step_s is None or (cell.protocol in EPOCHS and inputs is None):
+    def measured_s(self, cell: Cell) -> float | None:
+        """Returns the duration of `cell` if it, or a cell with the same step, was measured. Otherwise returns None."""
+        took_s = self._took_s.get(cell.key_without(REPEATED))
+        measured = self._steps.get(cell.key_without(COUNTS))
+        if took_s is not None or measured is None:
+            return took_s
+        if cell.protocol in EPOCHS and cell.data.name not in self.num_samples:
             return None
+        batch_size, step_s = measured
+        return self._expected_s(cell, step_s * cell.batch_size / batch_size)
+
+    def _expected_s(self, cell: Cell, step_s: float) -> float:
+        """Returns the seconds that the cell's process takes, if one step takes `step_s`."""
+        num_train, num_test = self.num_samples.get(cell.data.name, (0, 0))
+        num_train = min(num_train, cell.data.train_images or num_train)
         fixed_s = FIXED_S
         if cell.data.pipeline == Pipeline.jpeg:
             fixed_s += DECODERS_S
         if cell.options.compile:
             fixed_s += COMPILED_S
-        return fixed_s + expected_s(cell, step_s, num_samples)
-
-    def _step_s(self, cell: Cell) -> float | None:
-        """Returns the estimated seconds of a step, or None if they are unknown."""
-        if (measured := self._steps.get(cell.key_without(COUNTS))) is not None:
-            batch_size, step_s = measured
-            return step_s * cell.batch_size / batch_size
-        flops = self._flops.get(_network(cell))
-        ceilings = self.ceilings.get(cell.device)
-        if flops is None or ceilings is None:
-            return None
-        rate = ceilings.ceiling_of(cell.precision)
-        if rate is None and cell.precision in QUANTIZED:
-            # Without units for int8, a device computes int8 about as fast as fp32.
-            rate = ceilings.ceiling_of(Precision.fp32)
-        if rate is None:
-            return None
-        num_devices = 1 if cell.device in SHARE_ONE_CPU else cell.devices
-        return flops * cell.batch_size / (num_devices * rate * SHARE.get(cell.engine, SHARE_EXPORTED))
+        return fixed_s + expected_s(cell, step_s, (num_train, num_test))
 
 
 def needs(cell: Cell) -> tuple[object, ...]:
@@ -246,12 +168,6 @@ def needs(cell: Cell) -> tuple[object, ...]:
     """
     spec = host_spec(cell)
     return *spec.key, spec.exported_as
-
-
-def _network(cell: Cell) -> str:
-    """Returns a key that is equal for cells with the same network, mode and data. Device and engine may differ."""
-    model = plain(replace(cell.model, weights="", learning_rate=1.0))
-    return canonical_json([model, cell.data.name, cell.data.path, cell.mode])
 
 
 def read_evidence(root: Path, machine: Mapping[str, Any]) -> Evidence:

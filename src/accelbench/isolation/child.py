@@ -82,8 +82,6 @@ def respond(request: Request) -> Outcome:
                 answer = _measured(engine, request)
             case Do.check if hasattr(engine, "check"):  # engines that run only accelbench's networks need no check
                 answer = replace(answer, work=engine.check(cell, data_folder))
-            case Do.count:
-                answer = replace(answer, work=engine.count_step(cell))
             case Do.export:
                 engine.export(cell, data_folder, Path(request.paths["exported"]))
             case Do.probe:

@@ -56,7 +56,6 @@ class Hosts:
         self._spec_of = spec_of
         self._hosts: dict[tuple[object, ...], _Host] = {}
         self._works: dict[str | None, Work] = {}  # settings (see `run`) -> work of a step
-        self._counted: dict[str, Work | None] = {}  # id of a cell -> result of `count`
         self._numbers = itertools.count()
         self._stack = ExitStack()
 
@@ -114,15 +113,6 @@ class Hosts:
     def check(self, cell: Cell, data_folder: Path) -> Outcome:
         """Checks that the cell's network runs on a batch. The check runs in a fresh process."""
         return self._ask(cell, do=Do.check, data_folder=str(data_folder))
-
-    def count(self, cell: Cell) -> Work | None:
-        """Counts the work of one step of `cell` in a fresh process, and does not measure it. Returns None on failure.
-
-        Later calls with the same cell return the result of the first call.
-        """
-        if cell.id not in self._counted:
-            self._counted[cell.id] = self._ask(cell, do=Do.count).work
-        return self._counted[cell.id]
 
     def can_probe(self, cell: Cell) -> bool:
         return self._spec_of(cell).prober is not None

@@ -20,8 +20,8 @@ from accelbench.schema.text import MAX_REASON, beginning, ending, summary
 from accelbench.schema.vocab import Precision
 
 T = TypeVar("T")
-# The actions: measure a cell, check that its network runs, count its work, export it, probe its device's ceilings.
-Do = StrEnum("Do", ["run", "check", "count", "export", "probe"])
+# The actions: measure a cell, check that its network runs, export it, probe its device's ceilings.
+Do = StrEnum("Do", ["run", "check", "export", "probe"])
 
 
 @dataclass(frozen=True, kw_only=True)

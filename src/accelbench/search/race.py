@@ -279,7 +279,7 @@ class _Search(BaseSearch):
             item = self._next(candidate, is_full)
             record = self.earlier([item]).get(item.record_name)
             left_s = ends_s - self.now() - (kept_s if is_first else 0.0)
-            if record is None and left_s < (self.session.evidence.length(item.cell).seconds or UNKNOWN_S):
+            if record is None and left_s < (self.session.evidence.measured_s(item.cell) or UNKNOWN_S):
                 if not is_first:
                     break
                 continue

@@ -11,7 +11,6 @@ from typing import Any
 
 from accelbench.devices.proc import CpuTimes, cpu_times
 from accelbench.errors import RefusedError, WriteError, writing_errors
-from accelbench.grid.estimate import Length
 from accelbench.grid.fingerprint import of_cell
 from accelbench.isolation.hosts import Hosts
 from accelbench.judging.roofline import ceilings_of_cell, flops_per_s
@@ -28,37 +27,30 @@ PROBING_ENGINE = Engine.pytorch
 SECONDS, SECONDS_EACH = 2, 3  # length of a probe on two cores: a constant part, and a part for each precision
 MAX_REPROBES = 3  # for each device in one sweep
 SIXTEEN_BITS = (Precision.fp16, Precision.bf16)
+MAX_WAITS = 4  # for a quiet machine in one sweep
 LOOK_S = 1.0  # long enough for the kernel's ticks of 10 ms
 Probed = tuple[Device, str | None]  # a device, and the interpreter that drives it (`Cell.python`)
 FAR_BELOW = 2.0  # If fp32's peak rate is this many times a 16-bit format's, the device has no units for the format.
 
 
 class Quiet:
-    """Waits for a quiet machine, at most `most_s` in all. If a wait fails, the next wait is half as long."""
+    """Waits for a quiet machine: at most `quiet_s` each time, and at most `MAX_WAITS` times as long in all."""
 
-    most_s = math.inf  # of all waits together
     waited_s = 0.0  # in all waits
 
     def __init__(
         self,
-        quiet_s: float,  # the longest first wait; 0: it never waits
+        quiet_s: float,  # 0: it never waits
         say: Callable[[str], None],
         look: Callable[[], CpuTimes] = lambda: cpu_times(os.sched_getaffinity(0)),
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
-        self.quiet_s = self.patience_s = quiet_s
+        self.quiet_s = quiet_s
         self._say, self._look, self._sleep = say, look, sleep
-
-    def limit(self, expected: Length) -> None:
-        """Limits the sum of all waits to the expected length of the cells.
-
-        If the length of a cell is unknown, the limit is at least `quiet_s`.
-        """
-        self.most_s = max(expected.seconds, self.quiet_s if expected.num_unknown else 0.0)
 
     def comes(self, why: str, left_s: float = math.inf) -> bool:
         """Prints `why`, and waits at most `left_s` for a quiet second. Returns whether there was one."""
-        limit_s = min(self.patience_s, left_s, self.most_s - self.waited_s)
+        limit_s = min(self.quiet_s, left_s, MAX_WAITS * self.quiet_s - self.waited_s)
         if limit_s < LOOK_S:
             return False
         self._say(f"{why}: waits up to {limit_s:.0f} s for a quiet machine, to repeat it ...")
@@ -72,7 +64,6 @@ class Quiet:
             used, stolen = ((after - start) / LOOK_S for after, start in zip(before, earlier, strict=True))
             if used < MIN_OTHERS and stolen < MIN_STEAL:
                 return True
-        self.patience_s /= 2
         return False
 
 

@@ -14,7 +14,7 @@ from rich.text import Text
 from accelbench.data.arrays import read_manifest
 from accelbench.devices import energy_counters
 from accelbench.errors import ChangedError, DataError, UserError
-from accelbench.grid.estimate import REPEATED, Evidence, read_evidence, total
+from accelbench.grid.estimate import REPEATED, Evidence, total
 from accelbench.grid.fingerprint import fingerprint
 from accelbench.grid.plan import Planned, Prepared
 from accelbench.isolation.hosts import Hosts
@@ -33,7 +33,7 @@ from accelbench.schema.vocab import MODULE, SERVING, Device, Library, Precision,
 from accelbench.settings.config import check_local
 from accelbench.sweep.card import own_calls
 from accelbench.sweep.context import SweepContext, paced
-from accelbench.sweep.forecast import complete, note_inputs
+from accelbench.sweep.forecast import forecast
 from accelbench.sweep.prober import PROBING_ENGINE, Prober, Quiet, slow_formats
 from accelbench.sweep.terminal import SweepProgress
 
@@ -90,7 +90,7 @@ class Session:
             # The host imports the framework while the trackers are opened. An earlier import would disturb the idle
             # power, and the host of another engine would disturb the probe.
             hosts.start(runnable[0])
-        self.evidence = read_evidence(place.root, environment["machine"])
+        self.evidence = forecast(runnable, place)
         plan = joined(self.context.earlier, self.ready.planned)
         progress = SweepProgress(
             self.context.console,
@@ -108,19 +108,13 @@ class Session:
         if self.context.refuses and runnable and len(failures) == len(runnable):
             texts = [f"{failure.reason}\n{own_calls(failure.error)}".strip() for failure in failures]
             raise UserError("\n".join(dict.fromkeys(texts)))
-        for cell, work in self._preflight.works:
-            self.evidence.learn(cell, work)
         runnable = [cell for cell in runnable if self._preflight.failure(cell) is None]
-        for (device, _), cells in grouped(runnable, lambda cell: (cell.device, cell.python)).items():
-            if (ceilings := self._prober.ceilings(cells[0])) is not None:
-                self.evidence.ceilings[device] = ceilings
+        for cells in grouped(runnable, lambda cell: (cell.device, cell.python)).values():
+            ceilings = self._prober.ceilings(cells[0])
             for line in slow_formats(ceilings, [cell.precision for cell in cells]):
                 self.context.say(line)
         if runnable and not self._is_brief:
-            note_inputs(self.evidence, runnable, place)
-            complete(self.evidence, runnable, self._prober)
             expected = total(runnable, self.evidence)
-            self._quiet.limit(expected)
             if len(runnable) > 1:
                 num = len({cell.key_without(REPEATED) for cell in runnable})
                 runs = f" ({len(runnable)} runs)" if num < len(runnable) else ""

@@ -26,6 +26,3 @@ def check(cell: Cell, data_folder: Path) -> Work | None:
     Does not check a LightningModule, which needs a Trainer. Returns None for it.
     """
     return None if cell.model.library == Library.lightning else engine.check(cell, data_folder)
-
-
-count_step = engine.count_step

@@ -22,7 +22,6 @@ from accelbench.engines.pytorch.flops import (
     OF_THREADS,
     busiest,
     count,
-    not_counted,
     run_counted,
     run_hollow,
     watched,
@@ -31,7 +30,6 @@ from accelbench.engines.pytorch.generate import GenerateWorkload
 from accelbench.engines.pytorch.global_state import new_tensors_in
 from accelbench.engines.pytorch.module import (
     EpochStep,
-    ImageTask,
     InferStep,
     Program,
     TestStep,
@@ -150,51 +148,6 @@ def _run_once(cell: Cell, data_folder: Path, device: torch.device) -> Work:
             error.add_note(f"the network got images of shape {shape}: for different inputs, set model.batch")
         raise
     return Work(uncounted=[OF_GENERATION]) if cell.mode == Mode.generate else work
-
-
-def count_step(cell: Cell) -> Work:
-    """Counts the work of one step of `cell`. The cell must run on the CPU in fp32 with random images or tokens.
-
-    For training and for networks of transformers, builds the network with fake tensors, because this is fast.
-    """
-    model = cell.model
-    if model.library == Library.transformers:
-        workload = workload_of(cell, Path(), Backend(), Ranks(1))
-        with torch.device("meta"):
-            network = workload.build()
-        return count(cell, network, workload.task, workload.example())
-    task = ImageTask(torch.float32, reconstructs=model.is_own("autoencoder"))
-    if cell.mode == Mode.infer:
-        return _extrapolated(cell, task)
-    with torch.device("meta"):
-        network = zoo.build(model, model.input_shape, model.num_classes)
-        images = torch.empty(cell.batch_size, *model.input_shape)
-        batch = images, torch.empty(cell.batch_size, dtype=torch.int64)
-    return count(cell, network, task, batch)
-
-
-def _extrapolated(cell: Cell, task: ImageTask) -> Work:
-    """Counts the work of a step of inference.
-
-    Runs the network on one image, then on two images, and extrapolates from both to the batch size. Does not use fake
-    tensors, because they need torch._dynamo and sympy. To import these takes longer than to run the two steps.
-    """
-    shape = cell.model.input_shape
-    works = []
-    try:
-        network = zoo.build(cell.model, shape, cell.model.num_classes)
-        for size in (1, 2):
-            _, work = run_counted(cell, network, task, (torch.rand(size, *shape),))
-            works.append(work)
-    except Exception as error:  # a network may not accept a batch of one image
-        return not_counted(error)
-    one, two = works
-    further = cell.batch_size - 2
-    if one.flops is None or two.flops is None or one.bytes is None or two.bytes is None:
-        return two
-    flops_per_image = two.flops - one.flops
-    bytes_per_image = two.bytes - one.bytes
-    return replace(two, flops=two.flops + further * flops_per_image, bytes=two.bytes + further * bytes_per_image)
 
 
 class Run(NetworkOutputs):
