@@ -1,5 +1,7 @@
+import math
 from statistics import fmean, stdev
 
+import numpy as np
 import pytest
 import scipy
 
@@ -17,7 +19,7 @@ def test_the_interval_of_a_mean_is_students():
 
 @pytest.mark.parametrize(
     ("first", "second"),
-    [(FIRST, SECOND), ([0.976, 0.978, 0.977, 0.979], [0.970, 0.974, 0.972]), ([1.0, 2.0], [100.0, 300.0])],
+    [(FIRST, SECOND), ([0.976, 0.978, 0.977], [0.970, 0.974, 0.972]), ([1.0, 2.0], [100.0, 300.0])],
 )
 def test_the_interval_of_a_difference_is_welchs(first, second):
     wanted = scipy.stats.ttest_ind(first, second, equal_var=False).confidence_interval(0.95)
@@ -32,3 +34,45 @@ def test_an_interval_of_shares_holds_the_observed_difference_and_narrows_with_th
     assert widths[0] / widths[2] == pytest.approx(10, rel=0.1)
     low, high = share_difference(1000, 0, 0)  # equal answers still leave one
     assert low < 0 < high < 0.003
+
+
+NUM_BLOCKS = 10
+# How processes scatter: (spread, what draws it), around 0 as the logs of speeds do.
+SPREADS = {
+    "even": (0.02, lambda rng, shape: rng.normal(0, 1, shape)),
+    "heavy tails": (0.03, lambda rng, shape: rng.standard_t(3, shape)),
+    "two modes": (0.03, lambda rng, shape: rng.normal(0, 0.33, shape) - 3 * (rng.random(shape) < 0.3)),
+}
+
+
+def samples(rng, num_pairs, num_first, num_second, kind, second=0.0):
+    """Pairs of samples, one log speed per process: the median of blocks that are AR(1), a few of them far too slow."""
+    spread, draw = SPREADS[kind]
+    made = []
+    for num, shift in ((num_first, 0.0), (num_second, second)):
+        means = shift + spread * draw(rng, (num_pairs, num)) - 0.1 * (rng.random((num_pairs, num)) < 0.03)
+        noise = rng.normal(0, 0.03, (num_pairs, num, NUM_BLOCKS))
+        for block in range(1, NUM_BLOCKS):
+            noise[..., block] = 0.8 * noise[..., block - 1] + 0.6 * noise[..., block]
+        outliers = rng.exponential(0.3, noise.shape) * (rng.random(noise.shape) < 0.03)
+        made.append(np.median(means[..., None] + noise - outliers, axis=-1))
+    return zip(*made, strict=True)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", SPREADS)
+@pytest.mark.parametrize(("num_first", "num_second"), [(5, 5), (10, 10), (20, 20), (5, 20)])
+def test_of_2000_equal_pairs_at_most_6_percent_are_found_to_differ(kind, num_first, num_second):
+    rng = np.random.default_rng([num_first, num_second, *kind.encode()])
+    bounds = [mean_difference_interval(a, b) for a, b in samples(rng, 2000, num_first, num_second, kind)]
+    assert sum(not low <= 0 <= high for low, high in bounds) <= 120
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("num", "power"), [(5, 0.5), (10, 0.8), (20, 0.97)])
+def test_a_true_difference_of_5_percent_is_found(num, power):
+    rng = np.random.default_rng(num)
+    detected = [
+        mean_difference_interval(b, a)[1] < 0 for a, b in samples(rng, 500, num, num, "even", second=math.log(0.95))
+    ]
+    assert sum(detected) / len(detected) >= power

@@ -16,8 +16,8 @@ from rich.console import Console
 
 from accelbench.compare.matching import Match, Matching, match
 from accelbench.compare.record_sets import RecordSet, Selection
+from accelbench.compare.sureness import CONFIDENCE, MIN_PROCESSES, Verdict, are_interleaved
 from accelbench.compare.sureness import MARGIN as MARGIN
-from accelbench.compare.sureness import MIN_PROCESSES, Verdict, are_interleaved
 from accelbench.compare.sureness import SpeedRatio as SpeedRatio
 from accelbench.compare.sureness import compare_processes as compare_processes
 from accelbench.errors import UserError
@@ -25,7 +25,6 @@ from accelbench.presentation import counted, say
 from accelbench.schema.interpreters import UNASKED
 from accelbench.schema.record import CODE, DEVICE_MEASUREMENTS, hardware, listed
 from accelbench.schema.serialize import flat
-from accelbench.stats.bootstrap import CONFIDENCE
 
 # If these settings differ, the two speeds are of different work.
 MEANING = ("model.name", "data.name", "mode", "protocol")

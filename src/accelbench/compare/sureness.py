@@ -5,18 +5,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import pairwise
+from statistics import fmean
 from typing import NamedTuple
-
-import numpy as np
 
 from accelbench.compare.record_sets import ComparedProcess
 from accelbench.presentation import significant
 from accelbench.schema.record import node_of
-from accelbench.stats.bootstrap import CONFIDENCE, difference_interval
+from accelbench.stats.means import mean_difference_interval
 from accelbench.stats.order_statistics import median
 
 MIN_PROCESSES = 5  # on each side; fewer processes do not show how much processes differ
 MARGIN = 0.02
+CONFIDENCE = 0.95
 # A difference of single processes is likely only if their ratio is larger. Fresh processes of one cell differ by a few
 # percent, and on a busy machine by up to a fifth.
 LIKELY_RATIO = 1.2
@@ -87,14 +87,12 @@ def compare_processes(
     anyway: bool = False,
 ) -> SpeedRatio:
     """Compares all processes with a known speed. If `anyway` is true, a verdict needs no interleaved processes."""
-    a, b = (
-        np.array([math.log(median(process.rates)) for process in side if process.rates]) for side in (first, second)
-    )
+    a, b = ([math.log(median(process.rates)) for process in side if process.rates] for side in (first, second))
     ratio = SpeedRatio(num_first=len(a), num_second=len(b), interleaved=anyway or are_interleaved(first, second))
     if min(len(a), len(b)) < MIN_PROCESSES:
         return ratio
-    low, high = difference_interval(a, b, confidence)
-    return replace(ratio, ratio=math.exp(b.mean() - a.mean()), low=math.exp(low), high=math.exp(high))
+    low, high = mean_difference_interval(b, a, confidence)
+    return replace(ratio, ratio=math.exp(fmean(b) - fmean(a)), low=math.exp(low), high=math.exp(high))
 
 
 def are_interleaved(first: Sequence[ComparedProcess], second: Sequence[ComparedProcess]) -> bool:

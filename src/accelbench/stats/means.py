@@ -11,26 +11,25 @@ def mean_interval(values: Sequence[float], confidence: float = 0.95) -> tuple[fl
     return fmean(values) - half, fmean(values) + half
 
 
-def welch_freedom(errors: Sequence[float], nums: Sequence[int]) -> float:
-    """Returns Welch's degrees of freedom (Biometrika 34, 1947) of a sum or difference of independent means.
+def mean_difference_interval(
+    first: Sequence[float], second: Sequence[float], confidence: float = 0.95
+) -> tuple[float, float]:
+    """Returns bounds of the first mean minus the second, by Welch's method, which allows for different variances.
 
-    Args:
-        errors: the squared standard error of each mean; not all are 0.
-        nums: the number of values of each mean.
-    """
-    return sum(errors) ** 2 / sum(error**2 / (num - 1) for error, num in zip(errors, nums, strict=True))
-
-
-def mean_difference_interval(first: Sequence[float], second: Sequence[float]) -> tuple[float, float]:
-    """Returns 95 % bounds of the first mean minus the second, by Welch's method, which allows for different variances.
-
-    Each side has at least two values. If neither side varies, both bounds equal the difference.
+    Each side has at least two independent values. If neither side varies, both bounds equal the difference.
+    docs/comparing.md has the risk of false alarms, and the power.
     """
     difference = fmean(first) - fmean(second)
-    errors = [variance(values) / len(values) for values in (first, second)]
-    half = 0.0
-    if any(errors):
-        half = student_quantile(welch_freedom(errors, (len(first), len(second))), 0.95) * math.sqrt(sum(errors))
+    nums = len(first), len(second)
+    errors = [variance(first) / nums[0], variance(second) / nums[1]]
+    if not any(errors):
+        return difference, difference
+    # In the difference of two samples, skewness cancels only if they are of equal size. With 5 and 20 values, 6 to 8 %
+    # of equal pairs would appear different by Welch's degrees of freedom.
+    freedom = float(min(nums) - 1)
+    if nums[0] == nums[1]:
+        freedom *= sum(errors) ** 2 / sum(error**2 for error in errors)
+    half = student_quantile(freedom, confidence) * math.sqrt(sum(errors))
     return difference - half, difference + half
 
 

@@ -30,7 +30,7 @@ from accelbench.schema.vocab import Device, Engine, Mode, Precision, Status
 COLUMNS = json.loads((Path(__file__).parents[1] / "templates" / "columns.json").read_text(encoding="utf-8"))
 # Cells with one of these outcomes share a line for each reason.
 FOLDED = (Status.skipped, NOT_RUN)
-MAX_GAPS = 2000  # each takes 2 ms if it takes a bootstrap
+MAX_GAPS = 2000  # larger groups of cells would slow down the page
 
 
 def cells(sweeps: Sequence[Sweep], jobs: Sequence[Job]) -> dict[str, Any]:
