@@ -157,6 +157,19 @@ def test_bounds_hold_the_percentile():
     assert runs - held <= at_most(0.02, runs)
 
 
+def test_slow_seconds_far_below_the_limit_are_no_reason_to_doubt():
+    """A machine that is a little slower for a tenth of the run, and now and then for a moment: nothing nears 50 ms."""
+    rng = np.random.default_rng(4)
+    num = 70_000
+    latencies = rng.exponential(0.0005, num)
+    latencies[20_000:27_000] += 0.0015
+    for first in rng.integers(0, num, 60):
+        latencies[first : first + 20] += 0.005
+    due = np.arange(num) * 250_000
+    word, misses = judged(due, due + ns(latencies), 50e6, 99)
+    assert (word, misses.num_missed) == (Verdict.passes, 0)
+
+
 def test_with_too_few_requests_nothing_is_said():
     assert [num_requests_for(percentile) for percentile in (50, 90, 99, 99.9)] == [10, 63, 651, 6_537]
     due = np.arange(1_000) * 100

@@ -15,6 +15,7 @@ import math
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -33,8 +34,11 @@ LONG = 100  # requests in a batch that is longer than most clusters
 # Bounds of the correlation of successive batches. If the correlation is below the first, the 20 batches may be
 # independent, and nothing is corrected. A correction uses at most the second.
 RELATED, MOST_RELATED = 0.2, 0.8
-# The design effect is the larger one of two: of misses, and of the slowest tenth. Few misses may be a single cluster.
-SLOW_SHARE = 0.1
+# The design effect is the larger one of two: of misses, and of a slowest share of the requests. Few misses may be a
+# single cluster. The smallest share with at least `MANY` clusters is used, or else the slowest tenth. A slowest tenth
+# may have longer clusters than misses: a machine that is a little slower for seconds is still far within the limit.
+SLOW_SHARES = (0.01, 0.03, 0.1)
+MANY = 30
 CAREFUL = 1.25  # factor of the design effect, because an estimate from 20 batches may be too small
 FEWEST = 1.42  # factor of the number of independent requests: `CAREFUL`, and Student's t for 20 batches
 MIN_JOINED = 3  # probes that can give a sure answer together
@@ -72,8 +76,17 @@ class Run:
 
     def effect(self, limit_ns: float) -> float:
         """Returns the design effect for the number of requests whose latency is above a limit."""
-        slow_ns = self.rising[self.num - 1 - int(SLOW_SHARE * self.num)]
-        return max(_effect(self.latencies > limit_ns), _effect(self.latencies > slow_ns))
+        return max(_effect(self.latencies > limit_ns), self.slow_effect)
+
+    @cached_property
+    def slow_effect(self) -> float:
+        """The design effect of a slowest share of the requests."""
+        for share in SLOW_SHARES:
+            num_slow = int(share * self.num)
+            effect = _effect(self.latencies > self.rising[self.num - 1 - num_slow])
+            if num_slow >= MANY * effect:
+                break
+        return effect
 
     def misses(self, limit_ns: float) -> Misses:
         num_missed = int(np.count_nonzero(self.latencies > limit_ns))
