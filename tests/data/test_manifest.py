@@ -31,20 +31,6 @@ def test_says_where_the_data_came_from_and_has_one_digest_however_it_came(tmp_pa
     assert read_manifest(tmp_path / "b").stand_in is True
 
 
-def test_a_test_set_that_holds_training_images_is_known(tmp_path):
-    assert make_of(tmp_path, train=range(200), test=range(150, 250)) == 0.5
-    assert make_of(tmp_path, train=range(200), test=range(199, 399)) is None  # a few are the data set's own
-
-
-def make_of(folder, **splits):
-    """The share of images that are in both splits, whose images differ by their brightness."""
-    for split, levels in splits.items():
-        images = np.stack([np.full((2, 2), level, np.uint16).view(np.uint8) for level in levels])
-        save_split(folder, split, Arrays(images, np.zeros(len(images), np.uint8)))
-    describe(Obtained(classes=("no", "yes"), source="here"), "tiny", folder)
-    return read_manifest(folder).test_in_training
-
-
 def test_an_altered_manifest_is_refused(tmp_path):
     make(tmp_path / "a", stand_in_reason="no network")
     path = tmp_path / "a" / MANIFEST

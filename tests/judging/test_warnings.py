@@ -1,12 +1,10 @@
-import ast
 import random
 
 import pytest
 
 from accelbench.judging.row import remarks_in, summarise, warnings_of
 from accelbench.judging.warnings import Kind
-from accelbench.project import PACKAGE
-from accelbench.schema.measurement import Block, Data, Epoch, SystemSeries
+from accelbench.schema.measurement import Block, Epoch, SystemSeries
 from accelbench.schema.vocab import Device, Mode, Protocol, Stop, Verdict
 from fakes import make_cell, make_measurement, make_record, make_served
 
@@ -41,26 +39,18 @@ def of_epochs(*num_samples):
     return {"epochs": epochs, "blocks": [], "latency_s": [], "cell": {"mode": Mode.train, "protocol": Protocol.fit}}
 
 
-def busy(percent, waiting=0.0, **cell):
+def busy(percent, **cell):
     """Of a cell with one thread, on two cores. The first sample began before the steady state."""
-    series = {"cpu_utilization_percent": [200.0, percent], "waiting_percent": [0.0, waiting]}
-    system = sampled(0.6, 1.0, **series)
+    system = sampled(0.6, 1.0, cpu_utilization_percent=[200.0, percent])
     environment = {"machine": {"num_threads": 2}}
     return {"threads": 1, "environment": environment, "system": system, "steady_boot_s": (0.5, 1.5), "cell": cell}
-
-
-def shared(share, *, stand_in=False):
-    data = Data(name="mnist", digest="6f1c" * 16, source="files", stand_in=stand_in, test_in_training=share)
-    return of_epochs(1000, 1000) | {"data": data}
 
 
 STEADY, NOISY = blocks(around(0.1, 0.01, 12)), blocks(around(0.1, 0.25, 12))
 GROWING = blocks([0.1 * (1 + 0.02 * place) for place in range(15)])
 THROTTLED = blocks([0.1, 0.101, 0.099, 0.1, 0.15, 0.151])  # at the end, which its interval reaches
-JUMPING = blocks([0.1, 0.1, 0.08, 0.1, 0.1, 0.13])  # one slow block, which its interval reaches
 UNEVEN = "the overall speed differs by -17 %"
 OTHERS = sampled(other_cpu_utilization_percent=[80.0])
-STEP = "single steps suggest 25,000 samples/s, but blocks "
 FAULTS = "try allocator=jemalloc: 26 % of the CPU time is the kernel's, with 58,000"
 SLOWED = sampled(
     *range(4),
@@ -68,49 +58,30 @@ SLOWED = sampled(
     cpu_thermal_throttles=[1.0, 1.0, 4.0, 9.0],
     gpu_0_throttled=[1.0, 0.0, 1.0, 1.0],
 )
-GPU = "GPU 0 was slowed down by its temperature or its power supply in 1 of {} readings"
-HEAT = "the CPU was slowed down by its temperature on 3 occasions"
-HOT = ("the CPU quota was used up for 0.5 s", HEAT, GPU.format(2))
+SLOW = "slowed down by the CPU quota and the CPU's temperature and the GPU's temperature or power supply"
 RESET = sampled(1.0, 2.0, cpu_quota_throttled_s=[8.5, 0.0], cpu_thermal_throttles=[9.0, 0.0])
-DRIFT = "the clock differed by +1.00 % from the kernel's clock that is never adjusted"
 
 
 @pytest.mark.parametrize(
     ("measured", "kind", "texts"),
     [
         ({"blocks": STEADY, "latency_s": around(0.025, 0.02, 100), "settled": True}, None, ()),
-        ({"blocks": STEADY, "latency_s": [0.001] * 20}, "doubt", (STEP,)),
-        ({"blocks": STEADY, "latency_s": [0.1] * 20}, "doubt", ("single steps suggest ",)),
-        ({"blocks": STEADY, "latency_s": [0.001] * 20, "device": "gpu"}, "doubt", (STEP,)),
-        ({"blocks": STEADY, "latency_s": [0.1] * 20, "device": "gpu"}, None, ()),  # faster in blocks
         ({"blocks": NOISY, "latency_s": [0.025] * 20, "stop": Stop.limit}, "note", ("noisy: ±",)),
         ({"blocks": GROWING, "latency_s": [0.028] * 20}, "doubt", ("the speed changed by -1",)),
         ({"settled": False, "warmup_total_s": 3.21}, "doubt", ("step times had not settled after 3.2 s of warm-up",)),
-        ({"latency_s": [*around(0.01, 0.02, 92), *[0.05] * 8]}, "note", ("8 of 100 steps are outliers",)),
-        ({"clock_drift": 0.01}, "doubt", (DRIFT,)),
         ({"environment": {"machine": {"num_threads": 8}}}, "tip", ("try more threads: 2 on 8 cores",)),
         ({"environment": {"machine": {"num_threads": 8}}, "cell": {"device": Device.gpu}}, None, ()),
         ({"blocks": blocks([0.1] * 3), "latency_s": [0.025] * 9}, "doubt", ("only 3 blocks measured",)),
-        ({"blocks": blocks([0.001, *[0.1] * 7]), "latency_s": [0.025] * 9}, "doubt", ("1 of 8 blocks are shorter",)),
-        ({"blocks": JUMPING, "latency_s": [0.025] * 20}, "doubt", ()),
-        (
-            {"blocks": THROTTLED, "latency_s": [0.025] * 20},
-            "doubt",
-            ("the overall speed differs by -1",),
-        ),
+        ({"blocks": THROTTLED, "latency_s": [0.025] * 20}, "doubt", ("the overall speed differs by -1",)),
         ({"blocks": blocks([*[0.1] * 19, 0.5] * 2), "latency_s": [0.025] * 20}, "doubt", (UNEVEN,)),
         ({"system": OTHERS, "steady_boot_s": (0.5, 1.5)}, "doubt", ("other processes used 80 % of a core during the",)),
-        ({"system": SLOWED, "steady_boot_s": (1.0, 2.5)}, "doubt", HOT),
+        ({"system": SLOWED, "steady_boot_s": (1.0, 2.5)}, "doubt", (SLOW,)),
         ({"system": RESET, "steady_boot_s": (0.5, 2.5)}, None, ()),  # counters that began again
         (with_faults(58000.0, 52.0), "tip", (FAULTS,)),
-        (busy(170.0), "doubt", ("its threads wanted 1.7 cores, but threads=1: another library",)),
-        (busy(20.0, 180.0), "doubt", ("its threads wanted 2.0 cores, but threads=1: another library",)),
+        (busy(170.0), "doubt", ("its threads used 1.7 cores, but threads=1: another library",)),
         (busy(170.0, protocol=Protocol.server), "doubt", ()),
-        (shared(0.5), "doubt", ("50 % of the test images are also training images: the accuracy may be",)),
-        (shared(0.5, stand_in=True), "doubt", ()),
         (with_faults(58000.0, 52.0, device=Device.gpu), None, ()),
         (with_faults(5000.0, 52.0), None, ()),  # too few to be the reason
-        (of_epochs(1000, 40), "doubt", ("the epochs after the first epoch have only 2 steps",)),
         ({"warnings": ["a check failed"]}, "doubt", ("a check failed",)),
         ({"notes": ["calibrated"]}, "note", ("calibrated",)),
     ],
@@ -139,23 +110,3 @@ def test_a_remark_with_a_semicolon_stays_one_remark():
     told = remarks_about(warnings=["a library failed: no room; no time", "an odd layer"], notes=["one; two"])
     assert [text for kind, text in told if kind == Kind.doubt] == ["a library failed: no room, no time", "an odd layer"]
     assert (Kind.note, "one, two") in told
-
-
-def separators(tree):
-    """The strings of a module that are docstrings, are in an exception, or are `"; "` with a method, such as `join`."""
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Raise):
-            yield from ast.walk(node)
-        elif isinstance(node, ast.Expr | ast.Attribute):
-            yield node.value
-
-
-def test_no_text_of_a_remark_has_the_characters_that_separate_remarks():
-    texts = []
-    for folder in ("engines", "measuring", "judging"):
-        for path in (PACKAGE / folder).rglob("*.py"):
-            tree = ast.parse(path.read_text())
-            others = set(separators(tree))
-            strings = [node for node in ast.walk(tree) if isinstance(node, ast.Constant) and node not in others]
-            texts += [f"{path.name}: {node.value}" for node in strings if "; " in str(node.value)]
-    assert texts == ["row.py: ; ", "row.py: ; "]  # of `summarise` and `remarks_in`

@@ -176,24 +176,6 @@ def test_a_block_in_which_something_was_compiled_is_measured_again(workload):
     assert max(block.seconds for block in timing.blocks) < 1
 
 
-def test_a_clock_that_drifts_is_found(workload, monkeypatch):
-    monkeypatch.setattr(schedule, "raw_s", lambda: 100 + workload.time / 1.01)
-    timing = run(workload)
-    assert timing.clock_drift == pytest.approx(0.01, rel=0.01)
-
-
-def test_an_interruption_between_the_readings_of_two_clocks_is_no_drift(workload, monkeypatch):
-    readings = []
-
-    def interrupted_once():
-        readings.append(workload.time)
-        workload.time += 0.5 * (len(readings) == 1)
-        return workload.time
-
-    monkeypatch.setattr(schedule, "raw_s", interrupted_once)
-    assert run(workload).clock_drift == pytest.approx(0.0, abs=1e-6)
-
-
 def test_compilation_stays_out_of_the_steady_state(workload):
     workload.compile_steps = 2
     timing = run(workload)

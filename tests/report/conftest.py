@@ -99,7 +99,10 @@ class Maker:
     def suite(self, results: Path, records: list[Record], waiting: list[Cell] = (), study: str | None = "001") -> Path:
         """Writes records and a plan that names them and `waiting`; returns the suite's folder."""
         name = (records[0].cell if records else waiting[0]).suite
-        cells = [WantedCell(each.cell, record.write(each, results / name).stem, each.label) for each in records]
+        cells = []
+        for each in records:
+            words = f"model={each.cell.model.name} precision={each.cell.precision}"
+            cells.append(WantedCell(each.cell, record.write(each, results / name).stem, each.label, words=words))
         cells += [WantedCell(cell, f"{cell.id}-{'9' * 8}", cell.label) for cell in waiting]
         plan = PlanFile(suite=name, title="Five networks on MNIST", study=study, profile="quick", cells=cells)
         write_plan(plan, results / name)

@@ -96,11 +96,7 @@ def test_the_command_that_measures_both_in_turns_is_copied(show) -> None:
     browser = show()
     for word in ("bf16", "fp32"):
         pick(browser, f"resnet18-cpu-{word}-b8-infer-host")
-    line = (
-        "accelbench compare --run 'model=torchvision model.name=resnet18 mode=infer precision=fp32 batch_size=8' "
-        "'model=torchvision model.name=resnet18 mode=infer precision=bf16 batch_size=8'"
-    )
-    assert line in bar(browser)
+    assert "accelbench compare --run 'model=resnet18 precision=fp32' 'model=resnet18 precision=bf16'" in bar(browser)
     browser.switch_to.active_element.send_keys(Keys.ENTER)  # from the box to the bar
     button = browser.switch_to.active_element
     button.send_keys(Keys.ENTER)

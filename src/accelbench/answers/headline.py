@@ -56,15 +56,12 @@ def unmeasured(cells: Sequence[MeasuredCell]) -> Counter[tuple[str, str]]:
 
 
 def _in_doubt(cells: Sequence[MeasuredCell]) -> str:
-    """Says how many cells are in doubt and why, and which data sets were replaced by stand-ins. Empty if none is ok."""
+    """Says how many cells are in doubt, and which data sets were replaced by stand-ins. Empty if none is ok."""
     ok = [cell for cell in cells if cell.is_ok]
     if not ok:
         return ""
-    doubted = [cell for cell in ok if warnings_of(cell.row)]
-    counts = Counter(kind for cell in doubted for kind in dict.fromkeys(cell.doubts))
-    why = ", ".join(f"{num} {kind}" for kind, num in counts.most_common())
-    are = f"are in doubt ({why})" if doubted else "are in doubt"
-    text = f"Numbers of {len(doubted) or 'none'} of {counted(len(ok), 'measured cell')} {are}."
+    num = sum(bool(warnings_of(cell.row)) for cell in ok)
+    text = f"Numbers of {num or 'none'} of {counted(len(ok), 'measured cell')} are in doubt."
     if names := stand_ins(cells):
         hold = "speeds are valid for data of these shapes, accuracies are not"
         text += f" Stand-ins were measured instead of {', '.join(names)}: {hold}."

@@ -8,8 +8,7 @@ from typing import Any
 
 from accelbench.compare import record_sets
 from accelbench.judging.costs import Cost, with_costs
-from accelbench.judging.row import rejudged, summarise, warnings_of, without_numbers
-from accelbench.judging.warnings import Kind, about_ceilings, remarks
+from accelbench.judging.row import rejudged, summarise, without_numbers
 from accelbench.schema.ceilings import Ceilings
 from accelbench.schema.cell import CHOSEN_SETTINGS, Cell
 from accelbench.schema.measurement import Measurement
@@ -150,18 +149,6 @@ class Process:
         run: Any = {"status": Status.skipped, "started_at": "", "wall_s": 0.0, "environment": {}}
         empty = Record(cell=self.cell, identity=identity, **run)
         return summarise(empty) | {"status": None, "reason": self.outcome, "started_at": None, "wall_s": None}
-
-    @cached_property
-    def _doubts_of_samples(self) -> list[str]:
-        if not self.record or not self.is_ok or not warnings_of(self.own_row):
-            return []
-        return [about for kind, _, about in remarks(self.record, self.own_row) if kind == Kind.doubt]
-
-    @property
-    def doubts(self) -> list[str]:
-        """The kind of each doubt about its numbers."""
-        of_ceilings = about_ceilings(self.record, self.own_row) if self.record and self.is_ok else ()
-        return [*self._doubts_of_samples, *(about for kind, _, about in of_ceilings if kind == Kind.doubt)]
 
     def all_but(self, *settings: str) -> dict[str, object]:
         """Returns all settings and the data digest. Those named in `settings` are None.

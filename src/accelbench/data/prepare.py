@@ -3,7 +3,6 @@
 params.yaml names the data set, or the user's own files contain it.
 """
 
-import hashlib
 import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -25,7 +24,6 @@ SOURCES = "auto, download, or the path of the original files"
 MAX_SETTING = 1_000_000
 MAX_SIDE = 4096
 IMAGE_SIZE = "image_size"  # setting with the height and width of the images of a folder
-MAX_SHARED = 0.01  # share of the test images; in public data sets a few are training images, too
 EXPECTED = (
     "the file should have the arrays images and labels, or x_train, y_train, x_test and y_test. Images should be uint8 "
     "of shape (n, height, width) or (n, height, width, 3). Labels should be integers of shape (n)"
@@ -87,16 +85,10 @@ def describe(obtained: Obtained, name: str, folder: Path) -> None:
         "refused": list(obtained.refused),
     }
     if files:
-        digests = []
         for split in SPLITS:
             arrays = load_split(folder, split)
             nums = np.bincount(arrays.labels, minlength=len(obtained.classes)).tolist()
             described["counts"][split] = dict(zip(obtained.classes, nums, strict=True))
-            digests.append([hashlib.blake2b(image, digest_size=16).digest() for image in arrays.images])
-        train, test = digests
-        shared = len(set(train).intersection(test)) / len(test)
-        if shared > MAX_SHARED:
-            described["test_in_training"] = shared
     write_json(folder / MANIFEST, {**described, "digest": digest_of(described)})
 
 

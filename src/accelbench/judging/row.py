@@ -87,7 +87,7 @@ def summarise(record: Record) -> Row:
         every = list(remarks(record, row, about_numbers=row["disturbed"] is None))
         for kind in Kind:
             # An error of a library may have the characters that separate remarks.
-            texts = [text.replace("; ", ", ") for of_kind, text, _ in every if of_kind == kind]
+            texts = [text.replace("; ", ", ") for of_kind, text in every if of_kind == kind]
             row[kind.value] = "; ".join(texts) or None
         row = without_numbers(row) if row["disturbed"] else with_ceilings(row, record)
     return {name: clean(value) if isinstance(value, str) else value for name, value in row.items()}
@@ -115,14 +115,14 @@ def with_ceilings(row: Row, record: Record) -> Row:
             if row["bound"] not in (vocab.Bound.data, vocab.Bound.copy):
                 longest = bound(work, work.flops / rate, ceilings, cell.precision)
                 row["bound"] = longest.value if longest and not _is_fused(cell) else None
-    for kind, text, _ in about_ceilings(record, row):
+    for kind, text in about_ceilings(record, row):
         row = row | {kind.value: "; ".join([*remarks_in(row, kind), text])}
     return row
 
 
 def rejudged(row: Row, before: Record, after: Record) -> Row:
     """Returns the row of an ok record, after its ceilings have changed from those in `before` to those in `after`."""
-    for kind, text, _ in about_ceilings(before, row):
+    for kind, text in about_ceilings(before, row):
         row = row | {kind.value: "; ".join(remark for remark in remarks_in(row, kind) if remark != text) or None}
     return with_ceilings(row, after)
 

@@ -158,7 +158,6 @@ class Timing:
     steady_boot_s: Interval | None = None  # the steady state
     compiled_in_steady_state: int = 0  # the number of compilations after the warm-up
     num_steady_steps: int = 0  # steps of the steady state, including dropped ones
-    clock_drift: float | None = None
 
     @property
     def step_s(self) -> float:

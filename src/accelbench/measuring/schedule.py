@@ -38,7 +38,6 @@ NUM_PARTS = 10
 MAX_PARTS = 1000  # the number of parts if the time of a step is unknown
 # Fewest steps of a warm-up, even beyond the budget: the first step includes work that is done only once.
 LEAST_WARMUP = 2
-NUM_READINGS = 5  # pairs of readings of two clocks
 NUM_CHECK_STEPS = 2  # approximate number of steps that check a cell after its measurement
 # How often the blocks are restarted with more steps. Under bursts of load, some blocks stay too short.
 MAX_RESTARTS = 12
@@ -98,11 +97,6 @@ class Limits:
 def boot_s() -> float:
     """Returns the seconds since the machine started. All processes, including the sampler, read the same clock."""
     return time.clock_gettime(time.CLOCK_BOOTTIME)
-
-
-def raw_s() -> float:
-    """Returns the seconds of a clock that is never adjusted. The measuring clock's drift is computed against it."""
-    return time.clock_gettime(time.CLOCK_MONOTONIC_RAW)
 
 
 def of_window(runner: Runner, window: Window) -> Clock[Timing]:
@@ -188,32 +182,14 @@ def _why_no_part(runner: Runner, part_s: float) -> Stop | None:
     return Stop.precise if width is not None and width <= Window.width else None
 
 
-def _both_clocks(now: Now) -> tuple[float, float]:
-    """Reads `now` and the clock that is never adjusted at the same moment.
-
-    If the process is interrupted between two readings, the clocks seem to drift. So of several pairs of readings, the
-    pair that took the least time counts.
-    """
-    pairs = []
-    for _ in range(NUM_READINGS):
-        before_s, reference_s = now(), raw_s()
-        pairs.append((now() - before_s, before_s, reference_s))
-    _, before_s, reference_s = min(pairs)
-    return before_s, reference_s
-
-
 @contextmanager
 def _steady(runner: Runner) -> Iterator[None]:
-    """A context for measuring the steady state. Records its start and end, the clock's drift, and compilations."""
-    timing, now = runner.timing, runner.now
+    """A context for measuring the steady state. Records its start and end, and compilations."""
+    timing = runner.timing
     runner.begin_steady()
     num_compiled = runner.compiles()[0]
     began_boot_s = boot_s()
-    began_s, began_reference_s = _both_clocks(now)
     yield
-    end_s, end_reference_s = _both_clocks(now)
-    took_s, reference_s = end_s - began_s, end_reference_s - began_reference_s
-    timing.clock_drift = took_s / reference_s - 1 if reference_s > 0 else None
     timing.steady_boot_s = (began_boot_s, boot_s())
     timing.compiled_in_steady_state = runner.compiles()[0] - num_compiled
 

@@ -293,7 +293,6 @@ class Measurement(Observed):
     num_steady_samples: AtLeastOne | None = None  # samples computed in the steady state, including dropped blocks
     # begin and end of the steady state, or of the epochs, in seconds since the machine started
     steady_boot_s: tuple[Seconds, Seconds] | None = None
-    clock_drift: Number | None = None  # (speed of the clock / speed of a clock that is never adjusted) - 1
     breakdown: Breakdown | None = None  # phases of additional steps
     operators: list[Operator] = field(default_factory=list)  # operators with most of a step's time, longest first
     epochs: list[Epoch] = field(default_factory=list)  # whole epochs (protocol `fit`)
@@ -402,8 +401,6 @@ class Data:
     digest: str  # digest of the manifest; any changed byte of the data changes it
     source: str  # where the data came from, in words
     stand_in: bool  # whether other data replaces the data set of this name, because it was not available
-    # share of the test images that are training images, too; None if it is small, or in records of earlier releases
-    test_in_training: Share | None = None
 
 
 class GpuDetails(TypedDict, total=False):
