@@ -8,7 +8,6 @@ from contextlib import contextmanager
 from dataclasses import fields, replace
 from datetime import datetime
 from functools import cache, lru_cache
-from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -97,10 +96,6 @@ def compose(words: Sequence[str]) -> list[RunConfig]:
 
 def prepared(words: Sequence[str], is_sweep: bool) -> list[str]:
     """Returns `words` in Hydra's syntax. Raises UserError if a word is unreadable or has several values without -m."""
-    for at, word in enumerate(words):
-        text = " ".join([word, *takewhile(lambda following: not re.match(r"[-+~]|[^=]+=", following), words[at + 1 :])])
-        if text != word and (written := config.mended(text)):
-            raise UserError(f"{text}: write it without a blank: {written[0]}")
     values = suites.given_in(words := list(map(suites.readable, words)))
     words = suites.with_arguments_added([*words, *_device(values)])
     several = [word for word in words if parse(word).is_sweep_override()]
@@ -108,8 +103,8 @@ def prepared(words: Sequence[str], is_sweep: bool) -> list[str]:
         several.append(f"suite={values['suite']}")
     if several and not is_sweep:
         name, _, value = several[0].partition("=")
-        if name in LISTS and "[" not in value and (written := config.mended(several[0])):
-            raise UserError(f"{several[0]}: should be a list: {written[0]}")
+        if name in LISTS and "[" not in value:
+            raise UserError(f"{several[0]}: should be a list: '{name}=[{value}]'")
         raise UserError(f"{several[0]}: several values need -m: accelbench -m {several[0]}")
     return words
 

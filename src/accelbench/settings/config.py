@@ -4,7 +4,6 @@
 not import Hydra, so that help texts appear fast.
 """
 
-import re
 import types
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import MISSING as NO_DEFAULT
@@ -194,7 +193,7 @@ def settings_like(name: str, value: str) -> list[str]:
     paths = grouped(PATHS, lambda path: path.rpartition(".")[2]) | {path: [path] for path in PATHS}
     paths_like = other_words(name, PATHS) or paths.get(last) or with_value(last)
     paths_like = paths_like or [path for key in meant_by(name, paths) for path in paths[key]]
-    return [written_as(path, value) if path in PATHS else path for path in paths_like]
+    return [f"{path}={value}" if path in PATHS else path for path in paths_like]
 
 
 def with_value(word: str) -> list[str]:
@@ -210,26 +209,6 @@ def check_known(name: str, value: str) -> None:
     """Raises a UserError if neither a setting nor a section has this name."""
     if name.removesuffix(".name") not in GROUPS and not any(f"{path}.".startswith(f"{name}.") for path in PATHS):
         raise UserError(f"{name}={value}: unknown setting.{asking(settings_like(name, value))}{LISTED}")
-
-
-def mended(text: str) -> list[str]:
-    """Corrects a badly written setting: `batch_size: 8 16` -> `-m batch_size=8,16`.
-
-    Returns [] if the setting is unknown, or is written correctly.
-    """
-    parts = re.fullmatch(r"([\w.]+)[\s=:]*([^={]*)", text)
-    if not parts or parts[1].partition("args.")[0].rstrip(".") not in PATHS:
-        return []
-    written = written_as(parts[1], parts[2])
-    return [] if written == text else [written]
-
-
-def written_as(name: str, values: str) -> str:
-    """Writes a setting as a command line needs it: `batch_size`, `8; 16` -> `-m batch_size=8,16`."""
-    parts = re.findall(r"\w+\(.*?\)|[^\s,;|+()[\]']+", re.sub(r",\s+", ",", values) or "VALUE")
-    if name in LISTS:
-        return f"'{name}=[{','.join(parts)}]'"
-    return f"{'-m ' if len(parts) > 1 else ''}{name}={','.join(parts)}"
 
 
 def check_section(name: str, values: Iterable[Any]) -> None:

@@ -7,8 +7,8 @@ from dataclasses import FrozenInstanceError
 from hydra.errors import HydraException, MissingConfigException
 from omegaconf.errors import OmegaConfBaseException
 
-from accelbench.errors import REFUSED, RefusedError, UnknownChoiceError, UserError, asking, meant_by
-from accelbench.settings.config import LISTED, mended
+from accelbench.errors import REFUSED, RefusedError, UnknownChoiceError, UserError, meant_by
+from accelbench.settings.config import LISTED
 from accelbench.settings.libraries import ANY, words_for
 
 KINDS = {"Integer": "a whole number", "Float": "a number", "bool": "true or false"}
@@ -42,11 +42,11 @@ def _translated(text: str, chain: Iterable[BaseException]) -> UserError | None:
     problem, key = of_key.groups() if of_key else ("", "")
     if match := re.search(r"Invalid value '([^']*)', expected one of \[([^]]*)\]", text):
         flag = key.removesuffix(".name")
-        return UnknownChoiceError(flag, match[1], match[2].split(", "), mended(f"{flag}={match[1]}"))
+        return UnknownChoiceError(flag, match[1], match[2].split(", "))
     wrong = r"Value '?(.*?)'?(?: \(list\))? (?:of type .*not be converted to|is not a valid(?: input for)?) \W?(\w+)"
     if match := re.search(wrong, text):
-        hint = asking(mended(f"{key}={match[1]}")) or f" `accelbench run --help {key}` explains it."
-        return UserError(f"{key}={match[1]}: should be {KINDS.get(match[2], 'one value')}.{hint}")
+        kind = KINDS.get(match[2], "one value")
+        return UserError(f"{key}={match[1]}: should be {kind}. `accelbench run --help {key}` explains it.")
     if match := re.search(r"field '([\w.]+)' is not Optional", text):
         return UserError(f"{key or match[1]}: should have a value")
     if re.search(r"Invalid value assigned: \w+ is not a ListConfig", text):

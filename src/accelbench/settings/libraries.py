@@ -1,11 +1,9 @@
 """Suggests settings for networks of libraries, by their names."""
 
 import re
-from pathlib import Path
 
-from accelbench.engines.targets import EXAMPLE, dotted_path
-from accelbench.project import SAFETENSORS, TORCH_FILES
-from accelbench.settings.config import mended, with_value
+from accelbench.engines.targets import EXAMPLE
+from accelbench.settings.config import with_value
 
 # Library -> a pattern for the names of its usual networks, so that a message imports no library.
 NAMES = {
@@ -19,30 +17,22 @@ NAMES = {
     "transformers": r"(?<![a-z.])(albert|bart|bert|bloom|deberta|distilbert|electra|falcon|gemma[23]?|gpt2|gptj|llama"
     r"|mamba2?|mistral|mixtral|modernbert|mpnet|olmo2?|opt|phi3?|qwen[23]|roberta|rwkv|t5|xlm-roberta|xlnet)(?![a-z]|\.[a-z]|.*\.py)",
 }
-
-
-OWN = "model=custom model.target="
-ANY = {"model": ["model=timm model.name=NAME", f"{OWN}{EXAMPLE}"], "data": ["data=folder data.path=FOLDER"]}
+ANY = {
+    "model": ["model=timm model.name=NAME", f"model=custom model.target={EXAMPLE}"],
+    "data": ["data=folder data.path=FOLDER"],
+}
 
 
 def words_for(name: str) -> list[str]:
-    """Suggests settings for each network of a library, or of the user, that `name` may mean. May return [].
+    """Suggests settings for a network of a library, such as `model=torchvision model.name=resnet18` for resnet18.
 
-    For example, resnet18 means `model=torchvision model.name=resnet18`. For transformers, the settings name only the
-    architecture, such as bert for bert-base-uncased.
+    For transformers, the settings name only the architecture, such as bert for bert-base-uncased.
     """
-    if name.endswith((*TORCH_FILES, SAFETENSORS)):
-        return [f"{OWN}{EXAMPLE} model.weights={name}"]
-    last = re.split(r"[/:]|^(?:torchvision|timm)(?:\.models)?\.", name.lower())[-1]
-    for spelled in (last, last.replace("-", "_"), last.replace("-", "")):
-        matches = {library: re.search(pattern, spelled) for library, pattern in NAMES.items()}
-        settings = [f"model={library} model.name={match[1]}" for library, match in matches.items() if match]
-        if settings:
-            return settings
-    path = dotted_path(name)
-    return [f"{OWN}{path}"] if path and (".py" in name or not Path(name).exists()) else []
+    name = name.lower().rpartition("/")[2]
+    matches = {library: re.search(pattern, name) for library, pattern in NAMES.items()}
+    return [f"model={library} model.name={match[1]}" for library, match in matches.items() if match]
 
 
 def typed_for(word: str) -> list[str]:
-    """Suggests settings for a word that is not readable, such as `resnet18`, `nets.py`, `gpu` or `batch_size:8`."""
-    return mended(word) or with_value(word) or words_for(word)
+    """Suggests settings for a word that is no setting, such as `resnet18` or `gpu`."""
+    return with_value(word) or words_for(word)

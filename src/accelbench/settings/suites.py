@@ -201,7 +201,7 @@ def parse(word: str) -> Override:
         return OverridesParser.create().parse_override(word)
     except (HydraException, RecursionError) as error:
         raise UserError(
-            f"{word[:MAX_WORD]}: not readable as name=value or name=value,value: put a space between two settings, and "
+            f"{word[:MAX_WORD]}: not readable as name=value or name=value,value: use spaces only between settings, and "
             f"quote a text with special characters.{asking(typed_for(word))}"
         ) from error
 
