@@ -244,7 +244,7 @@ class SweepOptions:
 def differing_options(first: SweepOptions, second: SweepOptions) -> str:
     """Names the options in which `first` and `second` differ, except those that depend on the suite or the device."""
     others = asdict(second)
-    of_cells = ("title", "study", "is_auto")
+    of_cells = ("title", "study", "is_auto", "words_of")
     names = [name for name, value in asdict(first).items() if value != others[name] and name not in of_cells]
     return ", ".join("data.root" if name == "data_root" else name for name in names)
 
