@@ -18,7 +18,7 @@ from accelbench.report.extension import Addition, Extension, Picture
 from accelbench.report.overview import Tile, larger, tiles
 from accelbench.report.questions import QuestionSection, questions
 from accelbench.report.read import NO_COSTS, Costs, Sweep, cells_in, newest
-from accelbench.report.tables import all_cells, best, outcomes, pairs
+from accelbench.report.tables import all_cells, best, outcomes
 from accelbench.report.tables.table import Table
 from accelbench.schema.record import DEVICE_MEASUREMENTS, Record, hardware
 from accelbench.schema.selfcheck import read_selfcheck
@@ -36,7 +36,6 @@ class Section:
     sweep: Sweep
     findings: list[str]
     added: Addition
-    tables: list[Table]
     pictures: list[Picture]
 
 
@@ -168,13 +167,12 @@ def _worth(records: Sequence[Record], cache: Path) -> list[str]:
 def _section(sweep: Sweep, extension: Extension | None) -> Section:
     warning = ", ".join(notice.partition(" (")[0] for notice in stand_ins(sweep.cells).values())
     added = extension.of_suite(sweep, warning) if extension else Addition()
-    tables = [table for table in (*added.tables, pairs.accuracies(sweep)) if table]
     pictures = []
     for kind, what, figure in added.pictures:
         alt = f"{what}, {sweep.suite}; the tables hold its values"
         pictures.append(Picture(path=f"plots/{kind}_{sweep.folder}.png", alt=alt, figure=figure))
     findings = sweep.race.answers if sweep.race else []
-    return Section(sweep=sweep, findings=findings, added=added, tables=tables, pictures=pictures)
+    return Section(sweep=sweep, findings=findings, added=added, pictures=pictures)
 
 
 def _environments(records: Sequence[Record]) -> Iterator[tuple[str, str]]:

@@ -224,8 +224,7 @@ def _times(axes: Axes, section: QuestionSection) -> None:
     rows = []
     for line, gap in zip(section.lines[:MAX_ROWS], section.gaps, strict=False):
         rows.append(Row(line.name, f"{significant(line.value, 2)}x", [gap], gap.word != Word.cant_tell))
-    title = section.table.title if section.table else section.title
-    axes.set_xlabel(title[0].lower() + title[1:])
+    axes.set_xlabel(section.unit)
     _draw_ratios(axes, sorted(rows, key=lambda row: -row.gaps[0].ratio))
 
 

@@ -13,7 +13,6 @@ from accelbench.answers.serving import Capacity, capacities
 from accelbench.answers.time_to_goal import Run, Setting, TargetAnswer, target_answers
 from accelbench.judging.row import phases_ms
 from accelbench.presentation import and_more, significant
-from accelbench.report.tables import pairs as pair_table
 from accelbench.report.tables.all_cells import name_on_page
 from accelbench.report.tables.table import Column, Entry, Table, number, percent, tabulate_known
 from accelbench.schema.record import Value
@@ -44,13 +43,14 @@ class Line(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class QuestionSection:
-    """The page's section on one question. Its table has the numbers that the lines of the chart show."""
+    """The page's section on one question, with the lines of a chart or with a table."""
 
     name: str  # such as `batch`; the sections of several workloads share it
     title: str
     sentence: str
     kind: Literal["times", "percent", "phases", "requests", "arrivals", "spans"]
     lines: list[Line]  # the page draws only the first lines of many
+    unit: str = ""  # label of the axis of a chart with marks or bars
     gaps: Sequence[Gap] = ()  # the gaps of the lines, if `kind` is `times`
     table: Table | None = None
 
@@ -214,10 +214,14 @@ def _gained(axis: Axis, cells: Sequence[MeasuredCell]) -> QuestionSection | None
         name = f"{gain.value}: {gain.what}"
         lines.append(Line(name_on_page(gain.cell), name, text, gain.gap.ratio, gain.gap.bounds))
     sentence = "; ".join(_summaries(found, axis)) + "."
-    table = pair_table.table(f"Speed over {axis.base_text}", found)
-    gaps = [gain.gap for gain in ordered]
     return QuestionSection(
-        name=axis.name, title=axis.question, sentence=sentence, kind="times", lines=lines, gaps=gaps, table=table
+        name=axis.name,
+        title=axis.question,
+        sentence=sentence,
+        kind="times",
+        unit=f"speed over {axis.base_text}",
+        lines=lines,
+        gaps=[gain.gap for gain in ordered],
     )
 
 
