@@ -204,7 +204,7 @@ def report() -> Path:
     extension = params.report_extension(ROOT)
     out = scratch() / "report"
     sweeps = read_all(ROOT / "results", costs, params.suite_names(ROOT))
-    build(sweeps, ROOT / "results", out, costs, extension=extension, cache=ROOT)
+    build(sweeps, ROOT / "results", out, costs, extension=extension)
     return out
 
 

@@ -57,7 +57,8 @@ def test_unknown_values_are_empty_never_a_number_and_values_are_kept_whole(repor
 def test_text_of_others_does_no_harm_in_any_file(built, maker) -> None:
     wicked = "=1+1\x1b[31m\u202e`|<b>\n@x"
     failed = maker.record(maker.cell(suite="s"), Status.failed, reason="-2 " * 10**6, error="e" * 5_000_000)
-    out, _ = built([maker.ok(maker.cell(wicked, suite="s"), 1000, warnings=["w" * 10**6]), failed])
+    odd = maker.record(maker.cell("cnn", suite="s"), Status.failed, reason=wicked)
+    out, _ = built([maker.ok(maker.cell(wicked, suite="s"), 1000, warnings=["w" * 10**6]), failed, odd])
     for name in ("index.html", "report.md", "cells.csv"):
         text = (out / name).read_text()
         assert not set("\x1b\u202e") & set(text)

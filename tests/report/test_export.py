@@ -7,8 +7,9 @@ import json
 import pytest
 
 from accelbench.cli import main
+from accelbench.schema.measurement import Evaluation
 from accelbench.schema.plan_file import labels, read_plan, write_plan
-from accelbench.schema.vocab import Precision, Status
+from accelbench.schema.vocab import Precision, Protocol, Status
 from fakes import make_trained
 from report.conftest import Maker
 
@@ -110,6 +111,15 @@ def test_a_file_is_written_and_it_is_said_what_it_lacks(sweeps, tmp_path, capsys
     assert json.loads(printed.out) == json.loads((tmp_path / "out.json").read_text())
     assert "2 of 3 cells" in printed.err
     assert "--price-per-hour gpu=3: no ok record is of that device" in printed.err
+
+
+def test_each_seed_has_its_accuracy(tmp_path, capsys):
+    maker = Maker()
+    seeds = [maker.cell(protocol=Protocol.fit, seed=seed) for seed in range(3)]
+    tested = [Evaluation(num_samples=9, seconds=1, loss=0.1, accuracy=0.9 + seed / 100) for seed in range(3)]
+    maker.suite(tmp_path, [maker.ok(cell, 100, evaluation=each) for cell, each in zip(seeds, tested, strict=True)])
+    rows = json.loads(exported(tmp_path, "json", capsys))["processes"]
+    assert [(row["seed"], row["accuracy"]) for row in rows] == [(0, 0.9), (1, 0.91), (2, 0.92)]
 
 
 @pytest.mark.parametrize(("last", "num"), [(20.0, 2), (None, 1)])  # None: it did not arrive

@@ -54,9 +54,6 @@ def test_its_title_says_what_was_found_whatever_was_measured(screen, maker) -> N
         "Change a setting and 2 of 2 jobs run 1.5 to 1.6 times as fast": jobs(maker, 2),
         "Keep what you run: nothing is faster for mlp train": rated(maker, fp32=100, bf16=50),
         "No setting is known to be faster for mlp train": rated(maker, fp32=100, bf16=105),
-        "A larger batch makes mlp train 2.0 times as fast": [
-            maker.ok(maker.cell(batch_size=size), 100 * size) for size in (1, 2)
-        ],
         "mlp train: 100 samples/s": rated(maker, fp32=100),
         "2 jobs with one setting each": [maker.ok(maker.cell(model), 1) for model in ("mlp", "cnn")],
         "Nothing was measured": [maker.record(maker.cell(device="gpu"), Status.skipped, reason=NO_GPU)],
@@ -117,7 +114,7 @@ def test_tiles_have_what_other_pages_have_sentences_for_and_the_bar_has_all_cell
     records = [maker.ok(cell, rate, output_error=0.009) for cell, rate in zip(cells, (100, 300, 100, 50), strict=True)]
     skipped = [maker.record(maker.cell(device=word), Status.skipped, reason=NO_GPU) for word in ("gpu", "tpu")]
     page, _, _ = screen([*records, *skipped, maker.record(maker.cell("rnn"), Status.failed, reason="no")])
-    assert page.tiles == [("bf16 3.0x", "over fp32 in 1 of 2 pairs; slower in 1, likely; output off by 0.90 %")]
+    assert page.tiles == [("bf16 3.0x", "over fp32 in 1 of 2 pairs; slower in 1, likely")]
     assert page.measured == {"cpu": 4}
     assert sum(page.unmeasured.values()) == 3
 
@@ -208,7 +205,7 @@ def test_notes_stand_above_and_below_marks_and_cover_no_other(opened, maker) -> 
 def test_counts_lead_to_lists_buttons_copy_and_headings_have_links(opened, maker) -> None:
     skipped = [maker.record(maker.cell(device="gpu"), Status.skipped, reason=NO_GPU)]
     browser = opened([*jobs(maker, 1), *skipped])
-    for chip, place in (("in doubt", "doubts"), ("1 skipped", "tables")):
+    for chip, place in (("in doubt", "doubts"), ("1 skipped", "missing")):
         browser.find_element(By.PARTIAL_LINK_TEXT, chip).click()
         assert browser.find_element(By.ID, place).get_attribute("open")
         assert browser.find_element(By.ID, place).is_displayed()

@@ -164,7 +164,7 @@ class Results(list[Result]):
         costs = _costs()
         sweeps = reading.read_all(self.folder, costs, params.wanted_suites(place.project, self.folder))
         extension = params.report_extension(place.project)
-        return build(sweeps, self.folder, out, costs, cache=place.cache, extension=extension)
+        return build(sweeps, self.folder, out, costs, extension=extension)
 
     def __repr__(self) -> str:
         """The answer, and a line for each result."""

@@ -66,7 +66,7 @@ def build_report(
 
     sweeps = read_all(results, prices, params.wanted_suites(place.project, results))
     check(sweeps)
-    page = build(sweeps, results, out, prices, say, place.cache, params.report_extension(place.project))
+    page = build(sweeps, results, out, prices, say, params.report_extension(place.project))
     say(f"Report: {page}")
     if loss := relate(place.store, [sweep.processes for sweep in sweeps], page):
         say(loss)

@@ -19,7 +19,7 @@ from markupsafe import Markup
 from accelbench.answers.pairs import span
 from accelbench.answers.words import DEVICES
 from accelbench.errors import UserError, writing_errors
-from accelbench.presentation import counted, significant
+from accelbench.presentation import counted
 from accelbench.project import check_inside, shown
 from accelbench.report import csv_file, gains
 from accelbench.report.contents import Page, compose
@@ -39,7 +39,7 @@ _BASE = Environment(
 )
 _BASE.filters["anchor"] = lambda title: re.sub(r"\W+", "-", title.lower()).strip("-")
 _BASE.globals["counted"] = counted
-_BASE.filters |= {"significant": significant, "span": span}
+_BASE.filters["span"] = span
 HEADLINE_WIDTH = 80  # columns of headline.txt
 FIRST_SCRIPTS = ("make.js", "picture.js")  # these scripts run before the rest of the page is loaded
 SCRIPTS = ("state.js", "charts.js", "card.js", "pair.js", "table.js", "viewer.js")
@@ -94,15 +94,14 @@ def build(
     out: Path,
     costs: Costs = NO_COSTS,
     say: Callable[[str], object] = lambda note: None,
-    cache: Path | None = None,
     extension: Path | None = None,
 ) -> Path:
     """Writes index.html, report.md, headline.txt, tables and plots/ into `out`. Returns the path of index.html.
 
     All files are written to a temporary folder first. So a failure keeps the earlier report. Other files in `out` stay.
 
-    `sweeps` were read from the folder `results`. `costs` are the prices with which they were read. `cache` is explained
-    at `contents.compose`. `say` shows the user what the report leaves out. `extension` is the file of a module that
+    `sweeps` were read from the folder `results`. `costs` are the prices with which they were read. `say` shows the user
+    what the report leaves out. `extension` is the file of a module that
     adds to the report (see `report.extension`).
 
     Raises UserError: the report can't be written, or `out` is a link.
@@ -119,7 +118,7 @@ def build(
         out.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=out.parent, prefix=f".{out.name}-") as made:
             with matplotlib.rc_context({"text.parse_math": False}):  # users' names may contain a $
-                page = compose(sweeps, problems, cache, added, shlex.quote(shown(results)), costs)
+                page = compose(sweeps, problems, added, shlex.quote(shown(results)), costs)
                 _write(page, sweeps, Path(made))
             _replace(Path(made), out)
     for note in [*problems, *page.notes]:

@@ -5,27 +5,22 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import islice
-from pathlib import Path
 from typing import Any
 
-from accelbench.answers.cells import Gap
 from accelbench.answers.headline import headline, stand_ins, tips, unmeasured
 from accelbench.answers.jobs import Job, jobs
 from accelbench.answers.sentences import Answer, answers
 from accelbench.judging.costs import price_notes
 from accelbench.presentation import counted
 from accelbench.report.extension import Addition, Extension, Picture
-from accelbench.report.overview import Tile, larger, tiles
+from accelbench.report.overview import Tile, tiles
 from accelbench.report.questions import QuestionSection, questions
 from accelbench.report.read import NO_COSTS, Costs, Sweep, cells_in, newest
-from accelbench.report.tables import all_cells, best, outcomes
+from accelbench.report.tables import all_cells, outcomes
 from accelbench.report.tables.table import Table
-from accelbench.schema.record import DEVICE_MEASUREMENTS, Record, hardware
-from accelbench.schema.selfcheck import read_selfcheck
-from accelbench.schema.serialize import digest, grouped
+from accelbench.schema.record import DEVICE_MEASUREMENTS, Record
 from accelbench.schema.vocab import Device, Status
 
-MAX_ANSWERS = 200
 MAX_TILES = 4
 
 
@@ -48,11 +43,9 @@ class Page:
     doubts: list[tuple[str, object]]  # the label of each cell that is in doubt, with the reasons
     tips: dict[str, list[str]]  # tip -> the labels of the cells that it is for
     headline: dict[str, str]  # topic -> sentences about all cells together
-    worth: list[str]  # the smallest difference that each machine can tell, by its selfcheck
     machines: list[str]  # machines of the records, such as `AMD EPYC, 2 cores`
     folder: str  # folder of the results, as typed in a command
     jobs: list[Job]  # all, the largest gain first
-    larger: list[tuple[str, Gap]]  # job, and the gain of a larger batch with the job's reference; the largest first
     tiles: list[Tile]
     measured: Counter[Device]  # how many cells have numbers
     unmeasured: Counter[tuple[str, str]]  # how many cells have no numbers, by outcome and reason
@@ -60,13 +53,10 @@ class Page:
     questions: list[QuestionSection]  # users' questions, each with a sentence and a chart
     notes: list[str]  # about records that are not shown
     counts: dict[str, int]  # number of cells by outcome, without zeros
-    devices: list[str]  # each measured device, with its name
     when: tuple[str, str] | None  # the first and the last start, UTC; None if nothing has run
-    first: list[Table]  # tables at the start of the page and of report.md: the jobs, and what is missing
+    missing: Table | None  # a row for each reason why cells are not ok
     environments: list[tuple[str, str]]  # (what, description) of the machine, the versions and the code
     sections: list[Section]  # one for each suite with a measured cell, or with a study
-    failures: Table | None  # a row for each failed process
-    by_criterion: Table | None  # cells that are best by latency, energy or cost
     cells: dict[str, Any]  # data of every cell, for the page's table and charts
     added: list[Table]  # tables of the project's extension, at the end
 
@@ -79,15 +69,14 @@ class Page:
 def compose(
     sweeps: Sequence[Sweep],
     problems: Sequence[str] = (),
-    cache: Path | None = None,
     extension: Extension | None = None,
     folder: str = "results",
     costs: Costs = NO_COSTS,
 ) -> Page:
     """Composes the page on `sweeps`, which lie in `folder`, and were read with `costs`.
 
-    The page begins with notices, such as `problems`. `cache` is the folder of selfcheck.json. `extension` adds to the
-    sections and to the page. The answers are computed from all `sweeps`. Only the `newest` are shown cell by cell.
+    The page begins with notices, such as `problems`. `extension` adds to the sections and to the page. The answers are
+    computed from all `sweeps`. Only the `newest` are shown cell by cell.
     """
     shown, notices = newest(sweeps)
     cells = cells_in(sweeps)
@@ -103,65 +92,40 @@ def compose(
     for sweep in [*shown, *(extension.unmeasured(shown) if extension else ())]:
         if sweep.race or any(cell.is_ok for cell in sweep.cells) or (extension and sweep.study):
             sections.append(_section(sweep, extension))
-    first = [best.of_jobs(every[:MAX_ANSWERS]), outcomes.reasons(cells)]
     return Page(
         notices=[*notices, *problems],
         stand_ins=stand_ins(cells),
         doubts=[(cell.label, cell.row["warnings"]) for cell in cells if cell.is_ok and cell.row["warnings"]],
         tips=tips(cells),
         headline=headline(cells, extension.headline(sweeps) if extension else ""),
-        worth=_worth(records, cache) if cache is not None else [],
         machines=_machines(ran),
         folder=folder,
         jobs=every,
-        larger=larger(every),
         tiles=[*islice(tiles(found, cells), MAX_TILES - bool(published)), *published],
         measured=Counter(cell.cell.device for cell in cells if cell.is_ok),
         unmeasured=unmeasured(cells),
         answers=found,
         questions=questions(cells, found),
         notes=notes,
-        devices=outcomes.device_texts(cells),
         counts=outcomes.counts(cells),
         when=(_minute(min(starts)), _minute(max(starts))) if starts else None,
-        first=[table for table in first if table],
-        environments=list(_environments(records)),
+        missing=outcomes.reasons(cells),
+        environments=list(_environments(ran)),
         sections=sections,
-        failures=outcomes.failures(sweeps),
-        by_criterion=best.by_criterion(found[:MAX_ANSWERS]),
         cells=all_cells.cells(shown, every),
         added=extension.of_page() if extension else [],
     )
 
 
 def _machines(records: Sequence[Record]) -> list[str]:
-    names = {}
+    names = []
     for record in records:
         machine = record.environment.get("machine")
         if machine:
             cores = machine.get("num_cores")
             parts = [machine.get("cpu_name"), cores and counted(cores, "core"), *machine.get("gpus", [])]
-            names[hardware(record.environment)] = ", ".join(dict.fromkeys(filter(None, parts)))
-    return list(names.values())
-
-
-def _worth(records: Sequence[Record], cache: Path) -> list[str]:
-    """Returns the results of `selfcheck` on the machines of `records`, if there are any.
-
-    If the records are from several machines, each result names its machine.
-    """
-    machines = {}
-    for record in records:
-        machine = record.environment.get("machine")
-        if record.cell.device == Device.cpu and machine:
-            machines[digest(machine)] = machine
-    sentences = []
-    for machine in machines.values():
-        check = read_selfcheck(cache, machine)
-        if check is not None:
-            name = f"{machine.get('cpu_name')}: " if len(machines) > 1 else ""
-            sentences.append(name + check.sentence)
-    return sentences
+            names.append(", ".join(dict.fromkeys(filter(None, parts))))
+    return list(dict.fromkeys(names))
 
 
 def _section(sweep: Sweep, extension: Extension | None) -> Section:
@@ -176,20 +140,13 @@ def _section(sweep: Sweep, extension: Extension | None) -> Section:
 
 
 def _environments(records: Sequence[Record]) -> Iterator[tuple[str, str]]:
-    """Yields the machines, versions, code and git states of the records. A value that repeats is yielded once.
-
-    If only some processes ran with a value, the number of these processes is added.
-    """
-    found: dict[str, list[object]] = {}
-    for record in records:
-        for what, value in record.environment.items():
-            if what not in DEVICE_MEASUREMENTS:
-                name = f"code of {record.cell.engine}" if what == "code" else what
-                found.setdefault(name, []).append(value)
-    for what, values in found.items():
-        alike = grouped(values, digest).values()
-        for same in alike:
-            yield what + (f" ({len(same)} of {len(values)} processes)" if len(alike) > 1 else ""), _flat(same[0])
+    """Yields the machine, versions, code and git state of the newest record, and how many processes differ in each."""
+    newest = max(records, key=lambda record: record.started_at, default=None)
+    for what, value in newest.environment.items() if newest else ():
+        if what not in DEVICE_MEASUREMENTS:
+            num = sum(record.environment.get(what) != value for record in records)
+            differs = f" ({num} of {counted(len(records), 'process')} differ)" if num else ""
+            yield what + differs, _flat(value)
 
 
 def _minute(started_at: str) -> str:

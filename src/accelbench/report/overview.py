@@ -1,9 +1,9 @@
-"""Makes the page's first screen: the picture of gains, the gains of larger batches, and a few numbers."""
+"""Makes the page's first screen: the picture of gains, and a few numbers."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from accelbench.answers.cells import Gap, MeasuredCell, Word, gap
+from accelbench.answers.cells import Gap, MeasuredCell, Word
 from accelbench.answers.jobs import Job, kind_of, reference_text
 from accelbench.answers.pairs import DEVICE, ENGINE, PRECISION, Axis, Pair, pairs, span, told
 from accelbench.answers.sentences import Answer
@@ -86,18 +86,6 @@ def _figures(job: Job, gain: Gap, cell: MeasuredCell) -> dict[str, Any]:
     }
 
 
-def larger(jobs: Sequence[Job]) -> list[tuple[str, Gap]]:
-    """Returns the jobs whose reference setting is faster with a larger batch, with the largest gain first."""
-    found = []
-    for job in jobs:
-        references = job.answer.group.references
-        best = max(references.values(), key=lambda cell: cell.speed or 0.0)
-        gain = gap(best, references[min(references)])
-        if gain.first is not gain.second and gain.is_told:
-            found.append((job.name, gain))
-    return sorted(found, key=lambda each: -each[1].ratio)
-
-
 def tiles(answers: Sequence[Answer], cells: Sequence[MeasuredCell]) -> Iterator[Tile]:
     """Yields the tiles of the first screen, the most important first. A tile is a number with a text below it."""
     for each in best_settings(capacities(cells)):
@@ -127,13 +115,8 @@ def _of_axis(axis: Axis, found: Sequence[Pair]) -> Iterator[tuple[int, Tile]]:
         engine = alike[0].cell.cell.engine
         name = DEVICES[device] if axis is DEVICE else value.replace(engine, ENGINES[engine], 1)
         on = f" on {DEVICES[device]}" if several else ""
-        num = "all" if len(ratios) == len(alike) > 1 else f"{len(ratios)} of"
-        about = f"over {axis.base_text} in {num} {counted(len(alike), 'pair')}"
+        about = f"over {axis.base_text} in {len(ratios)} of {counted(len(alike), 'pair')}"
         if gains and losses:
             about += f"; slower in {len(losses)}"
-        num_sure = sum(pair.gap.word == Word.sure for pair in alike)
-        about += f", {num_sure} sure" if num_sure else ", likely"
-        errors = [pair.cell.number("output_error") or 0.0 for pair in alike if axis is PRECISION]
-        if error := output_error_text(alike[0].cell.cell.precision, max(errors, default=0.0)):
-            about += f"; output off by {error}"
+        about += f", {Word.likely if any(pair.gap.word == Word.likely for pair in alike) else Word.sure}"
         yield len(gains), (f"{name}{on} {span(ratios, 2)}x", about)
