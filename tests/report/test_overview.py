@@ -93,7 +93,7 @@ def test_a_row_has_each_setting_with_its_figures_and_how_to_measure_it_again(scr
     best, second, last = row["gains"]
     assert (row["name"], row["model"], last["today"]["setting"]) == ("mlp train", "mlp", "PyTorch fp32")
     assert (second["speed"], second["today"]["speed"], second["batch"]) == ("200 samples/s", "100 samples/s", 128)
-    assert second["command"] is None  # the plan does not have its words
+    assert second["command"] == "accelbench model=mlp precision=bf16"
     assert (last["doubts"], best["doubts"]) == (["the loader waited"], [])
     assert re.match(r"1\.\d\d to 2\.\d\d$", second["within"])
 

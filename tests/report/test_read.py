@@ -11,7 +11,6 @@ from accelbench.report import build
 from accelbench.report import read as sweeps
 from accelbench.schema import record
 from fakes import refuse_listing
-from report.pictures.samples import working
 
 
 def test_reads_what_the_plan_names_in_its_order_and_names_the_other_records(tmp_path: Path, maker) -> None:
@@ -107,19 +106,6 @@ def test_a_suite_has_the_figures_that_it_has_among_all_suites_and_older_code_is_
     edited = replace(first, identity="2" * 40, environment={**first.environment, "files": {"model.target": "2"}})
     maker.suite(tmp_path / "runs", [first, maker.at(edited, 9)])
     assert sweeps.read(tmp_path / "runs/nets").notes == [f"Older: 1 cell of nets, {WHY_OLDER}: no answer uses them"]
-
-
-def test_cells_of_two_engines_are_judged_by_the_same_ceilings_of_their_device(tmp_path: Path, maker) -> None:
-    records = []
-    for model, code, rate in (("mlp", "lightning's", 4e10), ("cnn", "keras'", 2e11)):
-        made = working(maker, model)  # at 5e10 operations a second
-        ceilings = {**made.environment["ceilings"], "flops_per_s": {"fp32": rate}}
-        records.append(replace(made, environment={"code": code, "probe_code": "probe", "ceilings": ceilings}))
-    maker.suite(tmp_path, records)
-    (found,) = sweeps.read_all(tmp_path)
-    for cell in found.cells:
-        assert (cell.row["ceiling_flops_per_s"], cell.row["mfu"]) == (2e11, pytest.approx(0.25, rel=0.01))
-        assert cell.row["warnings"] is None
 
 
 def test_a_page_of_very_many_cells_shows_the_newest_ones_of_the_newest_sweep(tmp_path, maker, monkeypatch) -> None:

@@ -8,12 +8,11 @@ from typing import Any
 
 from accelbench.compare import record_sets
 from accelbench.judging.costs import Cost, with_costs
-from accelbench.judging.row import rejudged, summarise, without_numbers
-from accelbench.schema.ceilings import Ceilings
+from accelbench.judging.row import summarise, without_numbers
 from accelbench.schema.cell import CHOSEN_SETTINGS, Cell
 from accelbench.schema.measurement import Measurement
-from accelbench.schema.record import CODE, PLACE, Record, Row, read_environment
-from accelbench.schema.serialize import changed, digest, dumps
+from accelbench.schema.record import CODE, PLACE, Record, Row
+from accelbench.schema.serialize import changed, digest
 from accelbench.schema.vocab import Device, Status
 from accelbench.stats.order_statistics import median
 
@@ -56,13 +55,6 @@ class Process:
             measured = record.measurement and changed(record.measurement, **WITHOUT)
             record = changed(record, measurement=measured, system=None)
         return changed(self, record=record, costs={})
-
-    def with_ceilings(self, ceilings: Ceilings) -> "Process":
-        """Returns a copy of an ok process, in whose record the ceilings (peak rates of the device) are replaced."""
-        assert self.record is not None
-        environment = read_environment(dumps({**self.environment, "ceilings": ceilings}))
-        record = changed(self.record, environment=environment)
-        return changed(self, record=record, own_row=rejudged(self.own_row, self.record, record))
 
     @cached_property
     def compared(self) -> record_sets.ComparedProcess | None:
@@ -196,17 +188,6 @@ class Process:
         """A key of the machine and of the packages in accelbench's own environment."""
         home = self.environment.get("home", self.environment)
         return digest([home.get("machine"), home.get("versions")])
-
-    @cached_property
-    def device_key(self) -> str:
-        """A digest of device, machine, packages, and the code that probes ceilings. Empty if there is no record."""
-        code = self.environment.get("probe_code", self.environment.get("code"))
-        return digest([self.cell.device, self._in_environment(PLACE), code]) if self.record else ""
-
-    @cached_property
-    def environment_key(self) -> str:
-        """A key of the record's environment. Empty if there is no record."""
-        return digest(self.environment) if self.record else ""
 
     def _in_environment(self, names: Sequence[str]) -> list[object]:
         return [self.environment.get(name) for name in names]

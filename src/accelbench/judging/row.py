@@ -9,7 +9,7 @@ from accelbench.judging import generated, served, target
 from accelbench.judging.costs import joules_per_sample, mean_w
 from accelbench.judging.roofline import bound, ceilings_of_cell, flops_per_s, step_size
 from accelbench.judging.verdict import why_disturbed
-from accelbench.judging.warnings import Kind, about_ceilings, remarks
+from accelbench.judging.warnings import Kind, remarks
 from accelbench.presentation import significant
 from accelbench.schema import vocab
 from accelbench.schema.ceilings import ceilings_in
@@ -89,42 +89,14 @@ def summarise(record: Record) -> Row:
             # An error of a library may have the characters that separate remarks.
             texts = [text.replace("; ", ", ") for of_kind, text in every if of_kind == kind]
             row[kind.value] = "; ".join(texts) or None
-        row = without_numbers(row) if row["disturbed"] else with_ceilings(row, record)
+        if row["disturbed"]:
+            row = without_numbers(row)
     return {name: clean(value) if isinstance(value, str) else value for name, value in row.items()}
 
 
 def without_numbers(row: Row) -> Row:
     """Returns a copy of `row` in which all measured columns are None, except `NOT_NUMBERS`."""
     return row | {column: None for column in MEASURED if column not in NOT_NUMBERS}
-
-
-def with_ceilings(row: Row, record: Record) -> Row:
-    """Adds the columns and remarks on the device's ceiling (peak rate) to a copy of an ok record's `row`.
-
-    The columns are the ceiling, the share of the ceiling, and the resource that bounds a step. Their values do not
-    depend on the record's raw samples.
-    """
-    cell, measured = record.cell, record.measurement
-    if measured is not None and (work := measured.work) is not None:
-        ceilings = ceilings_of_cell(ceilings_in(record.environment), cell, measured.num_devices)
-        ceiling = ceilings.ceiling_of(cell.precision) if ceilings else None
-        row = row | {"ceiling_flops_per_s": ceiling}
-        rate = row["flops_per_s"]
-        if work.flops and rate:  # a network that only waits has no operations, so no share
-            row["mfu"] = None if ceiling is None else rate / ceiling
-            if row["bound"] not in (vocab.Bound.data, vocab.Bound.copy):
-                longest = bound(work, work.flops / rate, ceilings, cell.precision)
-                row["bound"] = longest.value if longest and not _is_fused(cell) else None
-    for kind, text in about_ceilings(record, row):
-        row = row | {kind.value: "; ".join([*remarks_in(row, kind), text])}
-    return row
-
-
-def rejudged(row: Row, before: Record, after: Record) -> Row:
-    """Returns the row of an ok record, after its ceilings have changed from those in `before` to those in `after`."""
-    for kind, text in about_ceilings(before, row):
-        row = row | {kind.value: "; ".join(remark for remark in remarks_in(row, kind) if remark != text) or None}
-    return with_ceilings(row, after)
 
 
 def _is_fused(cell: Cell) -> bool:
@@ -309,10 +281,10 @@ def _breakdown(breakdown: Breakdown) -> Row:
 
 
 def _work(record: Record, measured: Measurement, row: Row) -> Row:
-    """Returns the columns of the work of a step.
+    """Returns the columns of the work of a step, and of the device's ceiling (peak rate).
 
     The column `bound` is `data` if the wait for data takes more than half of a step. It is `copy` if the copies take
-    that long. Otherwise, this function does not return the column.
+    that long. Otherwise, it is the resource of the device with the longest minimum time.
     """
     work = measured.work
     cell = record.cell
@@ -329,12 +301,21 @@ def _work(record: Record, measured: Measurement, row: Row) -> Row:
         return of_step
     num_batches = cell.keras.steps_per_execution if cell.keras else 1  # batches in one timed step
     half_ms = 1000 * num_batches * batch / speed / 2
+    rate = flops_per_s(cell, measured)
+    ceilings = ceilings_of_cell(ceilings_in(record.environment), cell, measured.num_devices)
+    ceiling = ceilings.ceiling_of(cell.precision) if ceilings else None
+    of_step |= {"flops_per_s": rate, "ceiling_flops_per_s": ceiling}
+    if rate and ceiling:  # a network that only waits has no operations, so no share
+        of_step["mfu"] = rate / ceiling
     data_ms, copy_in_ms, copy_out_ms = (row[f"{part}_ms"] for part in ("data_wait", "copy_in", "copy_out"))
     if data_ms is not None and data_ms > half_ms:
         of_step["bound"] = vocab.Bound.data.value
     elif copy_in_ms is not None and copy_in_ms + (copy_out_ms or 0.0) > half_ms:
         of_step["bound"] = vocab.Bound.copy.value
-    return of_step | {"flops_per_s": flops_per_s(cell, measured)}
+    elif work.flops and rate and not _is_fused(cell):
+        longest = bound(work, work.flops / rate, ceilings, cell.precision)
+        of_step["bound"] = longest.value if longest else None
+    return of_step
 
 
 def _facts(measured: Measurement) -> Row:

@@ -64,6 +64,7 @@ def remarks(record: Record, row: Row, *, about_numbers: bool = True) -> list[Rem
         *(_about_target(record.cell, measured.target) if measured.target else ()),
         *_about_machine(record, measured, row),
         *_about_throttling(record, measured),
+        *_about_ceilings(record, row),
     ]
 
 
@@ -198,11 +199,10 @@ def _about_threads(record: Record, measured: Measurement) -> Iterator[Remark]:
             yield Kind.doubt, f"its threads used {used:.1f} cores, but threads={threads}: {of_others}"
 
 
-def about_ceilings(record: Record, row: Row) -> Iterator[Remark]:
+def _about_ceilings(record: Record, row: Row) -> Iterator[Remark]:
     """Yields remarks on the device's ceiling (peak rate): a faster cell, or a ceiling that other programs disturbed."""
     share = row["mfu"]
-    measured = record.measurement
-    if record.status == Status.ok and measured is not None and share is not None and share > 1:
+    if record.status == Status.ok and share is not None and share > 1:
         yield Kind.doubt, f"{share:.2f} times the device's ceiling"
     ceilings = ceilings_in(record.environment)
     if ceilings is not None and (why := ceilings.disturbance(record.cell.precision)):

@@ -17,7 +17,6 @@ from accelbench.judging.costs import Cost
 from accelbench.presentation import counted
 from accelbench.project import CONFIRMED, PARAMS, PLAN, RECORDS, RESULTS
 from accelbench.schema import plan_file
-from accelbench.schema.ceilings import RATES, Ceilings, ceilings_in
 from accelbench.schema.plan_file import PlanFile, RaceFile, WantedCell, read_race
 from accelbench.schema.record import Record, listed
 from accelbench.schema.record import read_all as read_records
@@ -29,7 +28,6 @@ from accelbench.schema.vocab import Device
 # 2,000 cells opens in two seconds (`make bench BENCH=report`).
 MANY, SHOWN = 5_000, 2_000
 MAX_NAMED = 3  # records in a note
-SPEEDS = ("flops_per_s", "disturbed", "launch_s", *RATES)  # fields of ceilings by which a cell is judged
 Costs = Mapping[Device, Cost]
 NO_COSTS: Costs = MappingProxyType({})
 
@@ -76,8 +74,7 @@ def read_all(
     suites are read, too, because a cell may have processes in several suites. If `alone` is true, they are not read.
 
     `wanted` names the suites to read; None means all. A note names the suites that were not read. Processes in the
-    folder `confirmed` beside results/ repeat cells. They are added to the sweeps of these cells. A process is judged by
-    the highest ceilings (peak rates) of its device in all records that are read.
+    folder `confirmed` beside results/ repeat cells. They are added to the sweeps of these cells.
 
     If nothing in a folder can be read, its sweep has no cells. A note gives the reason.
 
@@ -133,7 +130,7 @@ def read_all(
         known = {(process.cell.suite, process.measured_key) for process in sweep.processes}
         repeating = [process for process in repeated if (process.cell.suite, process.measured_key) in known]
         joined.append(replace(sweep, processes=[*sweep.processes, *repeating]))
-    return sorted(_with_cells(_judged_alike(joined)), key=lambda sweep: (sweep.study or "none", sweep.folder))
+    return sorted(_with_cells(joined), key=lambda sweep: (sweep.study or "none", sweep.folder))
 
 
 def confirmed_of(results: Path) -> Path:
@@ -270,33 +267,6 @@ def _notes(
             f"longer wanted, or their code, versions or machine changed): {', '.join(others[:MAX_NAMED])}"
             + (", ..." if len(others) > MAX_NAMED else "")
         )
-
-
-def _judged_alike(sweeps: Sequence[Sweep]) -> list[Sweep]:
-    """Returns the sweeps. Each process is judged by the highest ceilings (peak rates) of its device in all sweeps."""
-    probed: dict[str, Ceilings | None] = {}  # environment key -> ceilings
-    best: dict[str, Ceilings] = {}  # device key -> the highest ceilings
-    for sweep in sweeps:
-        for process in sweep.processes:
-            key, device = process.environment_key, process.device_key
-            if process.record is None or key in probed:
-                continue
-            ceilings = probed[key] = ceilings_in(process.environment)
-            if ceilings is not None:
-                best[device] = best[device].joined(ceilings) if device in best else ceilings
-
-    def judged(process: Process) -> Process:
-        highest = best.get(process.device_key)
-        ceilings = probed.get(process.environment_key)
-        if highest is None or not process.is_ok or (ceilings and _speeds(ceilings) == _speeds(highest)):
-            return process
-        return process.with_ceilings(highest)
-
-    return [replace(sweep, processes=list(map(judged, sweep.processes))) for sweep in sweeps]
-
-
-def _speeds(ceilings: Ceilings) -> list[object]:
-    return [getattr(ceilings, name) for name in SPEEDS]
 
 
 def _with_cells(sweeps: Sequence[Sweep]) -> list[Sweep]:
