@@ -9,14 +9,12 @@ import pytest
 from accelbench.errors import ChangedError, UserError
 from accelbench.grid import fingerprint, plan
 from accelbench.isolation.hosts import Hosts
-from accelbench.isolation.messages import Outcome
 from accelbench.project import RECORDS
 from accelbench.schema import plan_file, record
 from accelbench.schema.vocab import Device, Engine, Library, Mode, Precision, Protocol, Status
 from accelbench.schema.workload import ModelSpec
 from accelbench.settings.config import Retry
 from accelbench.sinks import delivery
-from accelbench.sweep import session
 from fakes import faulty_host, make_cell
 
 
@@ -245,14 +243,6 @@ def test_a_record_is_delivered_during_the_next_cell_once_nothing_more_is_timed(s
     result, _ = swept([make_cell(), make_cell("await news", batch_size=8)], tracking="mlflow")
     assert [(found.status, found.reason) for found in result.records] == [(Status.ok, None)] * 2
     assert sent == [32, 8]
-
-
-def test_networks_none_of_which_can_run_are_refused_and_leave_nothing(swept, folder, monkeypatch):
-    monkeypatch.setattr(session, "CHECKED", {Library.accelbench})
-    monkeypatch.setattr(Hosts, "check", lambda *_: Outcome(status=Status.failed, reason="nets.py:3: no"))
-    with pytest.raises(UserError, match=r"^nets.py:3: no$"):
-        swept(of_sizes(8, 16))
-    assert not folder.exists()
 
 
 def test_the_command_line_writes_under_runs_alone_and_through_no_circle_of_links(swept, project):

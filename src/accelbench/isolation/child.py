@@ -81,7 +81,7 @@ def respond(request: Request) -> Outcome:
             case Do.run:
                 answer = _measured(engine, request)
             case Do.check if hasattr(engine, "check"):  # engines that run only accelbench's networks need no check
-                answer = replace(answer, work=engine.check(cell, data_folder))
+                engine.check(cell, data_folder)
             case Do.export:
                 engine.export(cell, data_folder, Path(request.paths["exported"]))
             case Do.probe:
@@ -136,8 +136,10 @@ def _failure(error: BaseException, *, has_own_code: bool) -> Outcome:
         lines = [lines[0], *traceback.format_list(calls), *traceback.format_exception_only(error)]
         if not is_users:
             reason = f"{calls[-1].filename}:{calls[-1].lineno}: {reason}"
-    status = Status.oom if is_out_of_memory(error) else Status.failed
-    return Outcome(status=status, reason=reason, error="".join(lines), user_error=is_users)
+    error_text = "".join(lines)
+    if is_out_of_memory(error):
+        return Outcome(status=Status.oom, reason=reason, error=error_text, user_error=is_users)
+    return Outcome(status=Status.failed, reason=reason, error=error_text, user_error=is_users or bool(calls))
 
 
 def is_the_users(path: str) -> bool:

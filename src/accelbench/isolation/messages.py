@@ -50,7 +50,6 @@ class Outcome(Ended):
     """
 
     ceilings: Ceilings | None = None  # ceilings of a probed device
-    work: Work | None = None  # work of a step that was only counted
     peak_host_bytes: int | None = None  # peak resident memory of the process, up to the end of the measurement
 
     def __post_init__(self) -> None:

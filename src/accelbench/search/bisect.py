@@ -168,7 +168,7 @@ def bisect(listed: Sequence[Commit], words: Sequence[str], budget_s: float, cons
     # The folder's name depends only on the question: after a kill, the search continues from its records.
     name = options.out or f"{RUNS}/bisect-{good.short}-{after[-1].short}-{cell.id[:8]}"
     folder = folder_under_runs(place, name)
-    context = SweepContext(options, console, Hosts(), place, folder, folder.name, refuses=True)
+    context = SweepContext(options, console, Hosts(), place, folder, folder.name)
     context.say(f"{counted(len(after), 'commit')} after GOOD. Uncommitted changes do not count.")
     with lock.hold_measuring(context.say):
         ends_s = time.monotonic() + budget_s
@@ -253,7 +253,7 @@ class _Bisection:
         processes: tuple[list[ComparedProcess], list[ComparedProcess]] = ([], [])
         failure = ""
         with ExitStack() as stack:
-            with side.inside():  # its hosts start here, and its network is checked here
+            with side.inside():  # its hosts start here
                 session = stack.enter_context(Session(side.context, side.ready, side.ready.planned, is_brief=True))
             for num, is_second in enumerate(runs.is_second):
                 if num in LOOKS:
@@ -270,6 +270,8 @@ class _Bisection:
                     session.context = now.context  # measures the same cell with other code
                     session.ready = now.ready
                     record = done[0] if done else session.measure(item, self.ends_s - time.monotonic())
+                if record.user_error:
+                    raise UserError(record.reason)
                 records.append(record)
                 process = ComparedProcess.of(record)
                 processes[is_second].append(process)

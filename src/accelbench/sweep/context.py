@@ -1,15 +1,13 @@
 """The state that the parts of a sweep share, and the preparation of cells for every program that measures them."""
 
 import os
-import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from itertools import count
 from pathlib import Path
 from tempfile import TemporaryFile
-from typing import TypeVar
 
 from rich.console import Console
 
@@ -30,9 +28,6 @@ from accelbench.schema.workload import DataSpec
 from accelbench.settings.config import SweepOptions
 from accelbench.settings.params import data_settings
 
-T = TypeVar("T")
-PACE_S = 15.0  # seconds between two lines about long work
-
 
 @dataclass
 class SweepContext:
@@ -44,8 +39,6 @@ class SweepContext:
     place: Workplace
     folder: Path  # folder of the records
     sweep_id: str  # kept in every record
-    # whether the sweep ends with an error if no network can run
-    refuses: bool = False
     of_search: bool = False  # see `Record.of_search`
     waited_s: float = 0.0  # seconds of waiting for a quiet machine, to repeat disturbed cells
     earlier: Sequence[WantedCell] = ()  # cells of an earlier plan in the folder; the new plan keeps them
@@ -79,7 +72,7 @@ class SweepContext:
         check_request(cells)
         is_allowed()  # which refuses an unknown value of its variable
         check_writable(folder)
-        return cls(options, console, hosts, place, folder, sweep_id, refuses=out is None)
+        return cls(options, console, hosts, place, folder, sweep_id)
 
     def say(self, line: str, style: str = "") -> None:
         say(self.console, line, style)
@@ -173,16 +166,6 @@ class SweepResult:
             if is_shown and len(tried) > 1:
                 raise UserError(f"none of {len(tried)} cells could be measured, for the reasons above")
             raise UserError("; ".join(dict.fromkeys(str(record.reason) for record in tried)))
-
-
-def paced(items: Sequence[T], say: Callable[[str], None], doing: str) -> Iterator[T]:
-    """Yields the items, and prints progress every `PACE_S` seconds. `doing` begins the line, as in `Checks network`."""
-    said_s = time.monotonic()
-    for number, item in enumerate(items, start=1):
-        if time.monotonic() - said_s > PACE_S:
-            say(f"{doing} {number} of {len(items)} ...")
-            said_s = time.monotonic()
-        yield item
 
 
 def set_aside(path: Path) -> Path:

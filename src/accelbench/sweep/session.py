@@ -2,52 +2,43 @@
 
 import math
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 from rich.text import Text
 
 from accelbench.data.arrays import read_manifest
 from accelbench.devices import energy_counters
-from accelbench.errors import ChangedError, DataError, UserError
+from accelbench.errors import ChangedError, DataError
 from accelbench.grid.estimate import REPEATED, Evidence, total
 from accelbench.grid.fingerprint import fingerprint
 from accelbench.grid.plan import Planned, Prepared
-from accelbench.isolation.hosts import Hosts
 from accelbench.isolation.messages import Outcome
 from accelbench.judging.target import mllog
 from accelbench.judging.verdict import ALLOWED, BUSY, DISTURBED, Word, is_allowed, judge, verdict
 from accelbench.presentation import counted
 from accelbench.project import MLLOG, REQUESTS, SAFETENSORS, shown
 from accelbench.schema.cell import Cell
-from accelbench.schema.measurement import Measurement, Work
+from accelbench.schema.measurement import Measurement
 from accelbench.schema.plan_file import joined
 from accelbench.schema.record import TRACKING, UNTRACKED, Record, read_all, write
-from accelbench.schema.serialize import canonical_json, grouped, plain, without_secrets
+from accelbench.schema.serialize import grouped, plain, without_secrets
 from accelbench.schema.text import ending, one_line
-from accelbench.schema.vocab import MODULE, SERVING, Device, Library, Precision, Status
+from accelbench.schema.vocab import MODULE, SERVING, Device, Status
 from accelbench.settings.config import check_local
-from accelbench.sweep.card import own_calls
-from accelbench.sweep.context import SweepContext, paced
+from accelbench.sweep.context import SweepContext
 from accelbench.sweep.forecast import forecast
 from accelbench.sweep.prober import PROBING_ENGINE, Prober, Quiet, slow_formats
 from accelbench.sweep.terminal import SweepProgress
 
 MAX_OUTPUT = 20_000  # characters that are shown of the libraries' output for one cell, with -v
-# accelbench's tests run its own networks, so these need no check.
-CHECKED = frozenset(Library) - {Library.accelbench}
 
 
 class Session:
-    """Measures and shows the cells `todo` of one sweep. Without cells, it starts nothing.
-
-    On entering, it checks the networks of the cells, except accelbench's own: each runs once. Raises UserError if no
-    cell can run and `context.refuses` is set.
-    """
+    """Measures and shows the cells `todo` of one sweep. Without cells, it starts nothing."""
 
     evidence: Evidence  # evidence of how long cells take; set on entering, if there are cells
 
@@ -102,13 +93,6 @@ class Session:
             says_mistakes=len(self.ready.planned) > 1,  # a single cell's mistake is printed at the end
         )
         self._progress = self._stack.enter_context(progress)
-        self._preflight = Preflight(hosts, self.ready.data_folder, self.context.say)
-        self._preflight.check(runnable)
-        failures = [failure for cell in runnable if (failure := self._preflight.failure(cell)) is not None]
-        if self.context.refuses and runnable and len(failures) == len(runnable):
-            texts = [f"{failure.reason}\n{own_calls(failure.error)}".strip() for failure in failures]
-            raise UserError("\n".join(dict.fromkeys(texts)))
-        runnable = [cell for cell in runnable if self._preflight.failure(cell) is None]
         for cells in grouped(runnable, lambda cell: (cell.device, cell.python)).values():
             ceilings = self._prober.ceilings(cells[0])
             for line in slow_formats(ceilings, [cell.precision for cell in cells]):
@@ -130,9 +114,9 @@ class Session:
             raise ChangedError(f"{change} after the sweep began: run the sweep again")
         cell, options, folder = item.cell, self.context.options, self.context.folder
         environment = self.ready.environment(cell)
-        unmeasured = self._preflight.failure(cell)
+        skipped = None
         if item.skip_reason is not None:
-            unmeasured = Outcome(status=Status.skipped, reason=item.skip_reason)
+            skipped = Outcome(status=Status.skipped, reason=item.skip_reason)
         weights = folder / f"{item.record_name}{SAFETENSORS}" if cell.save_weights else None
         requests = folder / f"{item.record_name}{REQUESTS}" if cell.protocol in SERVING else None
         note = None
@@ -140,7 +124,7 @@ class Session:
             self._progress.start(item)
             started_at = datetime.now(UTC)
             start_s = time.perf_counter()
-            outcome = unmeasured or self.context.hosts.run(cell, self.ready.data_folder, weights, requests)
+            outcome = skipped or self.context.hosts.run(cell, self.ready.data_folder, weights, requests)
             wall_s = time.perf_counter() - start_s
             status, reason = _verdict(cell, outcome)
             if status != DISTURBED or note or not self._is_quiet(item.label, reason, left_s - 2 * wall_s):
@@ -219,43 +203,3 @@ def _verdict(cell: Cell, outcome: Outcome) -> tuple[Word, str | None]:
     if outcome.measurement is None:
         return outcome.status, outcome.reason
     return verdict(cell, outcome.measurement, system=None if is_allowed() else outcome.system)
-
-
-class Preflight:
-    """Runs each network of a sweep once in a fresh process, before anything is measured."""
-
-    def __init__(self, hosts: Hosts, data_folder: Path, say: Callable[[str], None]) -> None:
-        self._hosts, self._data_folder, self._say = hosts, data_folder, say
-        self._failures: dict[tuple[tuple[str, bool], int], Outcome] = {}
-        self.works: list[tuple[Cell, Work | None]] = []  # work of a step, for networks that run
-
-    def check(self, cells: Iterable[Cell]) -> int:
-        """Checks each network once for each mode. Returns the number of pairs of a network and a mode."""
-        # The smallest batch is checked first. If it fails, the next larger one is checked, since batch normalisation
-        # can't train on a single sample. If fp32 on the CPU fails, other devices and precisions are checked.
-        groups = grouped([cell for cell in cells if cell.model.library in CHECKED], _key)
-        right = set()
-        for key in paced(sorted(groups), self._say, "Checks network"):
-            if key[0] in right:
-                continue
-            of_sizes = {cell.batch_size: cell for cell in reversed(groups[key])}
-            for size, cell in sorted(of_sizes.items()):
-                outcome = self._hosts.check(cell, self._data_folder)
-                # Only an exception counts as a failure, not a lack of time or memory.
-                if outcome.status != Status.failed:
-                    self.works.append((cell, outcome.work))
-                    if size == min(of_sizes):
-                        right.add(key[0])
-                    break
-                self._failures[key, size] = replace(outcome, user_error=True)
-        return len({network for network, _ in groups})
-
-    def failure(self, cell: Cell) -> Outcome | None:
-        """Returns how the check of the cell's network and batch failed, or None if it was fine or not made."""
-        return self._failures.get((_key(cell), cell.batch_size))
-
-
-def _key(cell: Cell) -> tuple[str, bool]:
-    """Returns the key of a check: a text for network, data and mode, then False for fp32 on the CPU, else True."""
-    network = canonical_json([cell.engine, cell.python, plain(cell.model), plain(cell.data), cell.mode])
-    return network, (cell.device, cell.precision) != (Device.cpu, Precision.fp32)

@@ -3,12 +3,11 @@
 from dataclasses import replace
 
 import pytest
-import torch
 from torch import nn
 
 from accelbench.engines.pytorch import engine
 from accelbench.errors import UserError
-from accelbench.schema.vocab import STEP_MODES, Device, Library, Mode, Pipeline, Precision
+from accelbench.schema.vocab import STEP_MODES, Device, Library, Pipeline, Precision
 from accelbench.schema.workload import DataSpec, ModelSpec
 from fakes import make_cell
 
@@ -31,9 +30,6 @@ class Own(nn.Module):
             images = images.view(-1, 100)
         if self.fault == "needs contents":
             return self.weights(images.flatten(1)) if images.sum().item() else None
-        if self.fault == "needs gradients":
-            scores = self.weights(images.flatten(1))
-            return scores + torch.autograd.grad(scores.sum(), self.weights.weight)[0].sum()
         if self.fault == "needs a GPU":
             raise RuntimeError("Expected x.is_cuda() to be true")
         return (self.wieghts if self.fault == "misspelt" else self.weights)(images.flatten(1))
@@ -45,15 +41,9 @@ def cell_of(fault, **changes):
 
 
 @pytest.mark.parametrize("mode", STEP_MODES)
-def test_a_network_that_needs_the_contents_of_its_input_passes_and_of_another_the_work_is_known(tmp_path, mode):
-    forward = 2 * 32 * 784 * 10
+def test_a_network_that_needs_the_contents_of_its_input_passes(tmp_path, mode):
     for fault in ("needs contents", ""):
-        assert engine.check(cell_of(fault, mode=mode), tmp_path).flops == forward * (1 if mode == Mode.infer else 2)
-
-
-def test_a_network_that_needs_gradients_to_infer_is_counted_once(tmp_path):
-    forward = 2 * 32 * 784 * 10
-    assert engine.check(cell_of("needs gradients"), tmp_path).flops == 2 * forward  # plus the gradients of the weights
+        engine.check(cell_of(fault, mode=mode), tmp_path)
 
 
 @pytest.mark.parametrize("fault", ["needs a GPU", "needs a GPU to be built"])

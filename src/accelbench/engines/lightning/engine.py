@@ -20,9 +20,7 @@ def run(
     return engine.run(cell, data_folder, weights, work, requests, kind)
 
 
-def check(cell: Cell, data_folder: Path) -> Work | None:
-    """Checks the network as `pytorch.engine.check` does.
-
-    Does not check a LightningModule, which needs a Trainer. Returns None for it.
-    """
-    return None if cell.model.library == Library.lightning else engine.check(cell, data_folder)
+def check(cell: Cell, data_folder: Path) -> None:
+    """Checks the network as `pytorch.engine.check` does. Does not check a LightningModule, which needs a Trainer."""
+    if cell.model.library != Library.lightning:
+        engine.check(cell, data_folder)

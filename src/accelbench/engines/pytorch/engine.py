@@ -18,7 +18,6 @@ from accelbench.engines.pytorch import options, training, zoo
 from accelbench.engines.pytorch.backends import Backend, backend_for, compilations
 from accelbench.engines.pytorch.feed import DrawnFeed, Feed, pins
 from accelbench.engines.pytorch.flops import (
-    OF_GENERATION,
     OF_THREADS,
     busiest,
     count,
@@ -95,10 +94,8 @@ def run(
     return saved(measurement, cell_run.network, weights)
 
 
-def check(cell: Cell, data_folder: Path) -> Work | None:
+def check(cell: Cell, data_folder: Path) -> None:
     """Runs one step of the cell's network, to check that the network runs.
-
-    Returns the number of operations of the step (`Work`), or None if the step failed.
 
     The first try uses fake tensors, which have shapes but no contents. It takes almost no time, but fails if the
     network needs the contents of tensors. The second try runs on the CPU in fp32. For inference on the CPU, there is
@@ -116,7 +113,8 @@ def check(cell: Cell, data_folder: Path) -> Work | None:
     devices = ("cpu",) if (cell.device, cell.mode) == (Device.cpu, Mode.infer) else ("meta", "cpu")
     for device in devices:
         try:
-            return _run_once(on_cpu, data_folder, torch.device(device))
+            _run_once(on_cpu, data_folder, torch.device(device))
+            return
         except (UserError, UnsupportedError):
             raise
         except Exception as error:
@@ -124,14 +122,10 @@ def check(cell: Cell, data_folder: Path) -> Work | None:
                 continue
             if isinstance(error, EVERYWHERE) or (cell.device, cell.precision) == (Device.cpu, Precision.fp32):
                 raise
-    return None
 
 
-def _run_once(cell: Cell, data_folder: Path, device: torch.device) -> Work:
-    """Runs one step of the cell's network on `device` and returns the number of its operations.
-
-    On the device "meta", tensors are fake: they have no contents.
-    """
+def _run_once(cell: Cell, data_folder: Path, device: torch.device) -> None:
+    """Runs one step of the cell's network on `device`. On "meta", tensors are fake: they have no contents."""
     workload = workload_of(cell, data_folder, Backend(), Ranks(1))
     with device:
         network = workload.build()
@@ -140,14 +134,13 @@ def _run_once(cell: Cell, data_folder: Path, device: torch.device) -> Work:
         if cell.mode == Mode.train:
             zoo.check_trainable(network, cell.model)
         run = run_hollow if device.type == "meta" else run_counted
-        output, work = run(cell, network, workload.task, batch)
+        output, _ = run(cell, network, workload.task, batch)
         workload.check_first(output)
     except Exception as error:
         if isinstance(workload, Images) and cell.model.library == Library.custom:
             shape = tuple(batch[0].shape)
             error.add_note(f"the network got images of shape {shape}: for different inputs, set model.batch")
         raise
-    return Work(uncounted=[OF_GENERATION]) if cell.mode == Mode.generate else work
 
 
 class Run(NetworkOutputs):
