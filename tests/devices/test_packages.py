@@ -1,7 +1,6 @@
 import pytest
 
 from accelbench.devices import packages
-from accelbench.schema.interpreters import OF_CUDA
 
 
 @pytest.mark.parametrize(
@@ -13,8 +12,3 @@ from accelbench.schema.interpreters import OF_CUDA
 )
 def test_torch_reads_files_of_pickles_from_2_10_on(version, is_safe):
     assert packages.is_safe_torch(version) == is_safe
-
-
-def test_the_libraries_of_cuda_12_and_13_are_in_a_records_versions():
-    assert {*OF_CUDA} <= {*packages.COMPUTING}
-    assert {"nvidia-cudnn-cu12", "nvidia-cudnn-cu13", "nvidia-cublas"} <= {*OF_CUDA}

@@ -75,13 +75,13 @@ def test_a_cell_of_another_environment_has_no_number_of_a_process_in_its_name(tm
     maker = Maker()
     python = "/opt/new/.venv"
     records = [maker.ok(maker.cell(repeat=1, python=where), 1000.0) for where in (None, python)]
-    named = labels([each.cell for each in records], environments={python: "torch-2.10"})
+    named = labels([each.cell for each in records])
     maker.suite(tmp_path, records)
     plan = read_plan(tmp_path / "nets")
     cells = [dataclasses.replace(each, label=named[each.cell.id]) for each in plan.cells]
     write_plan(dataclasses.replace(plan, cells=cells), tmp_path / "nets")
     names = [name.rpartition("/")[2] for name in json.loads(exported(tmp_path, "bencher", capsys))]
-    assert names == ["mlp-cpu-fp32-b128-train", "mlp-cpu-fp32-b128-train-torch-2.10"]
+    assert names == ["mlp-cpu-fp32-b128-train", "mlp-cpu-fp32-b128-train-new"]
 
 
 def test_mlperf_gets_log_lines(sweeps, capsys):

@@ -67,12 +67,8 @@ def workload_text(process: Process) -> str:
 
 
 def environment_names(processes: Iterable[Process]) -> dict[str, str]:
-    """Returns `measured_key` -> the environment's name, such as `torch 2.9.1`. It is empty if there is only one."""
-    environments = {
-        process.measured_key: (process.cell.python, process.record.environment)
-        for process in processes
-        if process.record
-    }
+    """Returns `measured_key` -> the environment's name, such as `new`. It is empty if there is only one."""
+    environments = {process.measured_key: process.cell.python for process in processes if process.record}
     return dict(zip(environments, interpreters.names(list(environments.values())), strict=True))
 
 

@@ -6,8 +6,6 @@ import importlib.util
 import re
 from pathlib import Path
 
-from accelbench.schema.interpreters import OF_CUDA
-
 INSTALLED = {"site-packages", "dist-packages"}  # names of folders with installed packages
 # From this release on, no hostile file corrupts memory in torch.load with weights_only=True (CVE-2026-24747).
 SAFE_TORCH = "2.10"
@@ -40,7 +38,12 @@ COMPUTING = (
     "torchao",
     "torch_tpu",
     "triton",
-    *OF_CUDA,
+    "nvidia-cudnn-cu12",
+    "nvidia-nccl-cu12",
+    "nvidia-cublas-cu12",
+    "nvidia-cudnn-cu13",
+    "nvidia-nccl-cu13",
+    "nvidia-cublas",  # of CUDA 13
 )
 # Module that the process of a cell may need -> its distribution.
 DISTRIBUTIONS = {

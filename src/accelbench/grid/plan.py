@@ -18,7 +18,6 @@ from accelbench.grid.own_code import check_own_code, source_digest, source_files
 from accelbench.grid.support import why_not, why_unfit
 from accelbench.project import Workplace
 from accelbench.schema.cell import Cell
-from accelbench.schema.interpreters import OWN, names
 from accelbench.schema.measurement import Data
 from accelbench.schema.plan_file import WantedCell, labels
 from accelbench.schema.vocab import MODULE, RANDOM, Device, Engine, Protocol
@@ -79,10 +78,7 @@ def plan(
     asked = {cell.id: cell for cell in cells}
     everything = {wanted.cell.id: wanted.cell for wanted in earlier} | asked
     reasons = {key: why_skipped(cell, shape, num_train) for key, cell in asked.items()}
-    runs = [cell for key, cell in asked.items() if reasons[key] is None]
-    its_names = names([(cell.python, of_cell(cell, fingerprints[cell.engine])) for cell in runs])
-    environments = {cell.python: name for cell, name in zip(runs, its_names, strict=True) if name not in ("", OWN)}
-    labelled = labels(everything.values(), environments) | {wanted.cell.id: wanted.label for wanted in earlier}
+    labelled = labels(everything.values()) | {wanted.cell.id: wanted.label for wanted in earlier}
     return [
         Planned.of(cell, identity(cell, data, fingerprints[cell.engine]), reasons[key], labelled[key])
         for key, cell in everything.items()

@@ -390,10 +390,6 @@ class Cell(RunSettings):
     def label(self) -> str:
         """A short name for people, such as `cnn-cpu-bf16-b128-train`, with all settings that differ from defaults."""
         # `plan_file.labels` adds settings whose defaults conf/ and params.yaml decide, if cells differ in them.
-        return self.label_in(folder_name(self.python) if self.python else "")
-
-    def label_in(self, environment: str) -> str:
-        """Returns the `label`, with the name `environment` for the Python environment that the cell runs in."""
         model, data = self.model, self.data
         threads = ""
         if self.threads:
@@ -422,7 +418,7 @@ class Cell(RunSettings):
             f"{self.generate.prompt_tokens}+{self.generate.new_tokens}tokens"
             if self.mode == vocab.Mode.generate
             else "",
-            environment,
+            folder_name(self.python) if self.python else "",
         ]
         if model.library != vocab.Library.accelbench:  # conf/ has the default arguments of accelbench's own networks
             parts += [argument_text(name, value) for name, value in self.arguments]

@@ -8,11 +8,10 @@ import fnmatch
 import json
 import os
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from types import MappingProxyType
 
 from accelbench.errors import RefusedError, UserError
 from accelbench.project import PLAN, RACE, RECORDS
@@ -154,15 +153,11 @@ def record_paths(top: Path) -> list[Path]:
     return [path for folder in sweep_folders(top) for path in sorted(folder.glob(RECORDS))]
 
 
-def labels(cells: Iterable[Cell], environments: Mapping[str | None, str] = MappingProxyType({})) -> dict[str, str]:
-    """Maps cell ids to labels. If several cells have the same `Cell.label`, adds the settings in which they differ.
-
-    `environments` maps the setting `python` to an environment's name.
-    """
+def labels(cells: Iterable[Cell]) -> dict[str, str]:
+    """Maps cell ids to labels. If several cells have the same `Cell.label`, adds the settings in which they differ."""
     groups: dict[str, dict[str, Cell]] = defaultdict(dict)
     for cell in cells:
-        name = environments.get(cell.python)
-        groups[cell.label_in(name) if name else cell.label][cell.id] = cell
+        groups[cell.label][cell.id] = cell
     names: dict[str, str] = {}
     for label, group in groups.items():
         if len(group) == 1:
