@@ -7,7 +7,7 @@ BIN := .venv/bin
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 export VIRTUAL_ENV := $(CURDIR)/.venv
 
-.PHONY: help setup setup-browser setup-keras-gpu setup-jax-tpu repro test test-all test-faults test-wheel test-cluster cluster-up cluster-down gpu-check gpu-check-pack tpu-check \
+.PHONY: help setup setup-browser setup-keras-gpu repro test test-all test-faults test-wheel test-cluster cluster-up cluster-down gpu-check gpu-check-pack tpu-check \
 	lint bench screens docs ui lock clean
 .DEFAULT_GOAL := help
 
@@ -29,16 +29,14 @@ endef
 .venv/.installed: requirements.lock pyproject.toml
 	$(call install,.venv,requirements.lock)
 
-# Separate environments: TensorFlow's CUDA libraries conflict with torch's, and JAX' libtpu with torch_xla's. That of a
-# cluster has what only `make test-cluster` needs, and that of models the packages whose networks `make test-all` measures.
-.venv-keras-gpu/.installed .venv-jax-tpu/.installed .venv-cluster/.installed .venv-models/.installed: .venv-%/.installed: environments/%.lock pyproject.toml
+# Separate environments: TensorFlow's CUDA libraries conflict with torch's. That of a cluster has what only `make
+# test-cluster` needs, and that of models the packages whose networks `make test-all` measures.
+.venv-keras-gpu/.installed .venv-cluster/.installed .venv-models/.installed: .venv-%/.installed: environments/%.lock pyproject.toml
 	$(call install,.venv-$*,environments/$*.lock)
 
 setup: .venv/.installed  ## install everything into .venv
 
 setup-keras-gpu: .venv-keras-gpu/.installed  ## install Keras on TensorFlow for an NVIDIA GPU, into .venv-keras-gpu
-
-setup-jax-tpu: .venv-jax-tpu/.installed  ## install Keras on JAX for a TPU, into .venv-jax-tpu
 
 setup-browser:  ## install chromium, for the tests that open pages (Debian, as root)
 	apt-get install -y chromium chromium-driver
@@ -125,7 +123,7 @@ ui: setup  ## open MLflow on the saved view
 
 lock:  ## regenerate requirements.lock and the locks of the other environments
 	$(BIN)/uv pip compile pyproject.toml --extra dev --universal --generate-hashes --quiet -o requirements.lock
-	for name in keras-gpu jax-tpu models; do $(BIN)/uv pip compile environments/$$name.in --universal --python-version 3.11 \
+	for name in keras-gpu models; do $(BIN)/uv pip compile environments/$$name.in --universal --python-version 3.11 \
 		--generate-hashes --quiet -o environments/$$name.lock; done
 	$(BIN)/uv pip compile pyproject.toml environments/cluster.in --extra dvc --extra ray --extra slurm --extra ui --universal \
 		--python-version 3.11 --generate-hashes --quiet -o environments/cluster.lock

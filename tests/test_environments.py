@@ -13,7 +13,7 @@ CLUSTER = ROOT / "environments" / "cluster.in"  # the whole project, with more p
 MODELS = ROOT / "environments" / "models.in"  # packages whose networks are measured
 ENVIRONMENTS = sorted({*(ROOT / "environments").glob("*.in")} - {CLUSTER, MODELS})  # of another framework
 # The packages that compute. Each environment exists to have another set of them.
-COMPUTING = {"jax", "keras", "pytorch-lightning", "safetensors", "tensorflow", "timm"}
+COMPUTING = {"keras", "pytorch-lightning", "safetensors", "tensorflow", "timm"}
 COMPUTING |= {"torch", "torch_xla", "torchvision"}
 
 

@@ -29,7 +29,7 @@ bf16_mixed<amp,autocast,mixed,mixed_bfloat16; int8<i8,qint8,quantized; throughpu
 train<training; protocol=fit<fit; infer<inference,eval,evaluate,evaluation,predict,prediction,forward,test,validate;
 generate<generation,decode,sample; compile=true<compile,torch_compile,inductor,dynamo; server<serve,serving;
 pytorch<torch,eager; lightning<pl,pytorch_lightning; keras<tf,tensorflow; onnxruntime<onnx,ort; openvino<ov;
-engine=keras engine.backend=jax<jax,flax; random<fake,synthetic,dummy,noise; fashion_mnist<fmnist;
+random<fake,synthetic,dummy,noise; fashion_mnist<fmnist;
 none<no,off,false,null,disabled;
 batch_size<batch,bs,b,minibatch,mini_batch,train_batch_size,per_device_batch_size; precision<dtype,torch_dtype;
 device<accelerator,hardware; devices<num_gpus,n_gpus,ngpu,num_devices,world_size; protocol<scenario;

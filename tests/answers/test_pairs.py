@@ -4,7 +4,7 @@ import pytest
 
 from accelbench.answers.pairs import AXES, BATCH, DEVICE, ENGINE, OPTIONS, PRECISION, pairs, summary
 from accelbench.schema.cell import KerasSettings, Options
-from accelbench.schema.vocab import Allocator, Engine, KerasBackend, Mode, Status
+from accelbench.schema.vocab import Allocator, Engine, Mode, Status
 
 LAST, BOTH = Options(channels_last=True), Options(channels_last=True, allocator=Allocator.jemalloc)
 
@@ -36,11 +36,11 @@ def test_a_pair_differs_in_one_setting_alone(told, maker) -> None:
 
 
 def test_engines_and_options_are_named_with_their_settings_and_devices_compared_with_the_cpu(told, maker) -> None:
-    jax = KerasSettings(backend=KerasBackend.jax, jit_compile=True)
-    keras, on_jax = (maker.cell(engine=Engine.keras, keras=settings) for settings in (KerasSettings(), jax))
-    assert told(ENGINE, (keras, 800), (on_jax, 2500), (maker.cell(), 1000)) == {
+    compiled = KerasSettings(jit_compile=True)
+    keras, on_xla = (maker.cell(engine=Engine.keras, keras=settings) for settings in (KerasSettings(), compiled))
+    assert told(ENGINE, (keras, 800), (on_xla, 2500), (maker.cell(), 1000)) == {
         ("mlp train, cpu fp32 b128", "keras", "pytorch"): 0.8,
-        ("mlp train, cpu fp32 b128", "keras jax", "pytorch"): 2.5,
+        ("mlp train, cpu fp32 b128", "keras jit_compile", "pytorch"): 2.5,
     }
     found = told(DEVICE, (maker.cell(device="gpu"), 500), (maker.cell(), 10))
     assert found == {("mlp train, cpu fp32 b128", "gpu", "cpu"): 50.0}

@@ -22,7 +22,7 @@ CASES = [
     *(("accelbench comp", {"compare", "completion", "compile="}), ("accelbench compare --f", {"--fail-if"})),
     *(("accelbench plan chan", {"channels_last="}), ("accelbench mode=", {"train", "infer", "generate"})),
     *(("accelbench -m precision=bf16", {"bf16", "bf16_mixed"}), ("accelbench -m device=cpu,xla", {"cpu,xla_cpu"})),
-    *(("accelbench engine.backend=", {"tensorflow", "jax"}), ("accelbench batch_size=", set())),
+    *(("accelbench engine.backend=", {"tensorflow"}), ("accelbench batch_size=", set())),
 ]
 
 

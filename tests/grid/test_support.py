@@ -14,7 +14,6 @@ from accelbench.schema.vocab import (
     Allocator,
     Device,
     Engine,
-    KerasBackend,
     Library,
     Mode,
     ModelOutput,
@@ -89,7 +88,6 @@ GRAPHS = make_cell(device=Device.gpu, devices=2, options=Options(cuda_graphs=Tru
 OWN = ModelSpec(name="Mine", library=Library.custom, network="nets.Mine", output=ModelOutput.any)
 LIT = make_cell(model=ModelSpec(name="Lit", library=Library.lightning, network="my.Lit"), data=DataSpec(name="module"))
 RESIDENT = DataSpec(name="random", pipeline=Pipeline.device)
-JAX = KerasSettings(backend=KerasBackend.jax, jit_compile=True)
 STEPS = KerasSettings(steps_per_execution=2)
 
 
@@ -139,11 +137,8 @@ def optional(device="cpu", mode=Mode.infer, **on):
         (dataclasses.replace(LIT, precision=Precision.fp16), None),  # Adam of accelbench's own does not run
         # Keras
         (keras(model=ModelSpec(name="lstm"), precision=Precision.fp16_mixed), None),  # it has an LSTM of its own
-        (keras(JAX), None),
         (keras(device=Device.xla_cpu), "use device=cpu engine.jit_compile=true"),
         (keras(options=Options(compile=True)), "compile=true: Keras has no such option"),
-        (keras(JAX, devices=2), "use engine.backend=tensorflow"),
-        (keras(dataclasses.replace(JAX, jit_compile=False)), "one operator after another: use engine.jit_compile=true"),
         (keras(STEPS, data=RESIDENT), None),
         (keras(STEPS, data=RESIDENT, mode=Mode.train), "use data.pipeline=host, or engine.steps_per_execution=1"),
         # Requests
@@ -152,7 +147,6 @@ def optional(device="cpu", mode=Mode.infer, **on):
             serving(engine=Engine.keras, keras=STEPS),
             "steps_per_execution=2: protocol=server computes one batch per call",
         ),
-        (serving(engine=Engine.keras, keras=JAX), None),
         (serving(options=Options(compile=True), server=Server(workers=2)), "compile=true runs one instance of the net"),
         (serving(device=Device.xla_cpu, server=Server(workers=2)), "device=xla_cpu runs one instance"),
         (
@@ -182,7 +176,6 @@ def test_what_is_not_installed_is_told_with_the_command(monkeypatch):
     told = "engine=pytorch: torch is missing in this environment: use one that has it, or engine=keras"
     assert without("torch", "pytorch_lightning", asked=make_cell()) == told
     assert without("torch", "pytorch_lightning") is None
-    assert without("jax", asked=keras(JAX)) == "engine=keras: jax is not installed: pip install 'accelbench[jax]'"
     quantized = exported(precision=Precision.int8)
     assert (
         without("nncf", asked=quantized) == "engine=openvino: nncf is not installed: pip install 'accelbench[openvino]'"
@@ -211,4 +204,3 @@ def test_an_absent_device_comes_first_but_a_named_tpu_is_none_of_this_machines()
     none = absent(Device.tpu, "no TPU chip (none on the PCI bus)")
     named = keras(KerasSettings(tpu="mine"), device=Device.tpu, devices=8)
     assert why_not(named, none) is None
-    assert why_not(keras(dataclasses.replace(JAX, tpu="mine"), device=Device.tpu), none) == none.reason

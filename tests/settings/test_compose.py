@@ -160,7 +160,7 @@ def test_a_setting_that_no_cell_reads_is_refused_with_what_to_type(project, word
     [
         ["-m", "protocol=steps,window", "steps=100", "window.measure_s=2"],
         ["-m", "protocol=server,offline", "server.rate=9", "server.duration_s=99"],
-        ["-m", "engine=pytorch,keras", "engine.backend=jax"],
+        ["-m", "engine=pytorch,keras", "engine.jit_compile=true"],
         ["scaling=weak"],  # of one device, which another command compares with several
     ],
 )

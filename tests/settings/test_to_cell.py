@@ -4,7 +4,7 @@ import pytest
 
 from accelbench.errors import UserError
 from accelbench.schema.cell import KerasSettings, RunSettings, Server
-from accelbench.schema.vocab import SERVING, KerasBackend, Scaling
+from accelbench.schema.vocab import SERVING, Scaling
 from accelbench.settings.compose import cells_of
 from accelbench.settings.to_cell import cell_and_options, check_limits
 from settings.composed import merged
@@ -25,10 +25,8 @@ def test_keras_settings_are_keras_alone():
 
     assert cell_and_options(merged())[0].keras is None
     assert keras() == KerasSettings()
-    # JAX's steps are compiled unless it is said otherwise: Keras would run them operator by operator.
-    compiled = KerasSettings(backend=KerasBackend.jax, steps_per_execution=4, jit_compile=True)
-    assert keras("engine.backend=jax", "engine.steps_per_execution=4") == compiled
-    assert not keras("engine.backend=jax", "engine.jit_compile=false").jit_compile
+    compiled = KerasSettings(steps_per_execution=4, jit_compile=True)
+    assert keras("engine.jit_compile=true", "engine.steps_per_execution=4") == compiled
     with pytest.raises(
         UserError, match="^engine.jit_compile=true: has no effect with engine=pytorch: use engine=keras"
     ):

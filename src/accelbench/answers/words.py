@@ -163,9 +163,7 @@ def switches_text(row: Row) -> str:
 def engine_text(row: Row) -> str:
     """The engine with its own settings, such as `keras jit_compile`."""
     words = [str(row["engine"])]
-    if row["backend"] == vocab.KerasBackend.jax:  # JAX compiles by default
-        words += [vocab.KerasBackend.jax] if row["jit_compile"] else [vocab.KerasBackend.jax, "uncompiled"]
-    elif row["jit_compile"]:
+    if row["jit_compile"]:
         words.append("jit_compile")
     if row["steps_per_execution"] not in (None, 1):
         words.append(f"{row['steps_per_execution']} steps per execution")

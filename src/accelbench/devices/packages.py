@@ -21,8 +21,6 @@ COMPUTING = (
     "tensorflow",
     "keras",
     "numpy",
-    "jax",
-    "jaxlib",
     "pillow",
     "timm",
     "transformers",
@@ -47,7 +45,7 @@ COMPUTING = (
 )
 # Module that the process of a cell may need -> its distribution.
 DISTRIBUTIONS = {
-    **{name: name for name in ("msgspec", "numpy", "torch", "torchvision", "tensorflow", "jax", "keras")},
+    **{name: name for name in ("msgspec", "numpy", "torch", "torchvision", "tensorflow", "keras")},
     **{name: name for name in ("onnx", "onnxruntime", "onnxscript", "openvino", "nncf", "timm", "transformers")},
     "pynvml": "nvidia-ml-py",
     "pytorch_lightning": "pytorch-lightning",

@@ -1,6 +1,6 @@
 """Detects a Cloud TPU of this machine in the same way as torch_xla.
 
-If torch_tpu is installed, cells use the TPU through torch_tpu, otherwise through torch_xla or JAX.
+If torch_tpu is installed, cells use the TPU through torch_tpu, otherwise through torch_xla.
 """
 
 import os
@@ -38,8 +38,8 @@ def look() -> DeviceReport:
     name, num_chips = Counter(chips).most_common(1)[0]
     torch_xla_folder = packages.folder("torch_xla")
     torch_tpu = packages.version(TORCH_TPU)
-    has_driver = torch_tpu or torch_xla_folder is not None or packages.folder("jax") is not None
-    # torch_xla, or JAX without it, takes libtpu from a variable, from its own folder, or from a package.
+    has_driver = torch_tpu or torch_xla_folder is not None
+    # torch_xla takes libtpu from a variable, from its own folder, or from a package.
     is_bundled = torch_xla_folder is not None and (torch_xla_folder / "lib/libtpu.so").is_file()
     has_libtpu = "TPU_LIBRARY_PATH" in os.environ or is_bundled or packages.folder("libtpu") is not None
     if not has_driver:

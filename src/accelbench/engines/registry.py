@@ -34,9 +34,6 @@ SUBSTITUTING = {
     "PYTORCH_ENABLE_MPS_FALLBACK",
     "KERAS_FLOATX",
     "KERAS_BACKEND",
-    "JAX_ENABLE_X64",
-    "JAX_DEFAULT_MATMUL_PRECISION",
-    "JAX_PLATFORMS",
 }
 
 UNFINISHED = "unfinished-"  # prefix of a folder's name while an engine exports a network to the folder

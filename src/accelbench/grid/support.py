@@ -141,7 +141,7 @@ class CellFacts(Asked):
         cell = self.cell
         modules = ["msgspec", "numpy", "pynvml"]
         if cell.keras is not None:
-            modules += ["jax" if cell.keras.backend == vocab.KerasBackend.jax else "tensorflow", "keras"]
+            modules += ["tensorflow", "keras"]
         else:
             modules += ["torch", *MODULES.get(cell.engine, ())]
         if cell.engine in vocab.ON_TORCH and cell.device == vocab.Device.tpu and self.fused:

@@ -79,7 +79,6 @@ MISTAKES = (
     Rule("data=arrays !data.path", "data.path: it is missing. data=arrays needs the path of an .npz file"),
     Rule("optimizer.scale mode!=train", "optimizer.scale={optimizer.scale}: mode={mode} has no learning rate", "optimizer.scale=none"),
     Rule("optimizer.scale model=lightning", "optimizer.scale={optimizer.scale}: a LightningModule has its own learning rate", "optimizer.scale=none"),
-    Rule("engine.backend=jax device=tpu engine.tpu", "engine.tpu={engine.tpu}: JAX can use only a TPU of this machine", "engine.tpu=local, or engine.backend=tensorflow"),
     # Requests
     Rule(f"{SERVING} mode!=infer", "mode={mode}: protocol={protocol} serves requests", "mode=infer"),
     Rule(f"{SERVING} server.generator=loadgen", "server.generator=loadgen: accelbench makes the requests itself", "server.generator=own"),
@@ -112,16 +111,12 @@ SKIPPED = (
     # Keras
     Rule("engine=keras device=xla_cpu", "device=xla_cpu: is for torch_xla", "device=cpu engine.jit_compile=true; XLA then compiles for the CPU"),
     Rule("engine=keras device=xpu,mps", "engine=keras does not run on {device} here", "engine=pytorch, or device=cpu"),
-    Rule("engine.backend=jax engine.jit_compile=false", "engine.jit_compile=false: Keras on JAX would run one operator after another", "engine.jit_compile=true"),
-    Rule("engine.backend=jax devices>1", "devices={devices}: only TensorFlow drives several devices here", "engine.backend=tensorflow"),
-    Rule("engine.backend=jax threads", "threads={threads}: JAX has no setting for the number of its threads", "engine.backend=tensorflow"),
     Rule("engine=keras model.library!=accelbench", "engine=keras: has only accelbench's own networks, not those of {model.library}", "engine=pytorch"),
     Rule("engine=keras model.weights!=none,pretrained", "model.weights: cells of Keras start from random weights", "engine=pytorch, or model.weights=none"),
     Rule("engine=keras save_weights", "save_weights=true: cells of Keras keep no weights", "engine=pytorch, or save_weights=false"),
     Rule("engine=keras option", "{option}=true: Keras has no such option", "engine=pytorch, or engine.jit_compile"),
     Rule("engine=keras data.pipeline=jpeg", "data.pipeline=jpeg: cells of Keras read decoded arrays", "data.pipeline=array, or engine=pytorch"),
     Rule("engine=keras data.augment", "data.augment={data.augment}: cells of Keras do not vary images", "data.augment=none, or engine=pytorch"),
-    Rule("engine.backend=jax engine.steps_per_execution>1", "engine.steps_per_execution={engine.steps_per_execution}: Keras on JAX calls the compiled function for each step", "1"),
     Rule("engine.steps_per_execution>1 data.pipeline=device mode=train", "engine.steps_per_execution={engine.steps_per_execution}: in training, TensorFlow fetches each batch itself", "data.pipeline=host, or engine.steps_per_execution=1"),
     Rule("engine.steps_per_execution>1 devices>1", "engine.steps_per_execution={engine.steps_per_execution}: TensorFlow runs several steps per call only on one device", "1"),
     # Exported networks

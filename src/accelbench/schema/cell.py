@@ -108,9 +108,8 @@ class KerasSettings:
     @property
     def non_defaults(self) -> list[str]:
         """Words in a cell's label for the settings that differ from their defaults."""
-        backend = self.backend.value if self.backend != vocab.KerasBackend.tensorflow else ""
         steps = f"{self.steps_per_execution}steps_per_execution" if self.steps_per_execution > 1 else ""
-        return [word for word in (backend, "jit_compile" if self.jit_compile else "", steps) if word]
+        return [word for word in ("jit_compile" if self.jit_compile else "", steps) if word]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -18,7 +18,7 @@ ON_TORCH = frozenset({Engine.pytorch, Engine.lightning})
 EXPORTING = frozenset({Engine.onnxruntime, Engine.openvino, Engine.aotinductor})
 
 # The framework under Keras.
-KerasBackend = StrEnum("KerasBackend", ["tensorflow", "jax"])
+KerasBackend = StrEnum("KerasBackend", ["tensorflow"])
 
 # Where a network is defined: in accelbench, in another library, or in a class of the user. For `custom`, a
 # torch.nn.Module, accelbench makes the training step. For `lightning`, a LightningModule, the module's own training

@@ -46,9 +46,6 @@ class EngineConfig(KerasSettings):
     """The settings in conf/engine. `xla_processes` is for PyTorch and Lightning. All other settings are for Keras."""
 
     name: Engine = MISSING
-    jit_compile: bool | None = setting(  # type: ignore[assignment]
-        None, "keras: whether XLA compiles the steps. Default: true with engine.backend=jax, else false"
-    )
     xla_processes: bool = setting(
         False, "pytorch or lightning on a TPU: whether each chip has its own process instead of one for all"
     )

@@ -148,12 +148,8 @@ def _learning_rate(run: RunConfig) -> float:
 
 
 def _keras(run: RunConfig) -> KerasSettings | None:
-    """Returns the settings of Keras, or None for other engines. `jit_compile` is true by default with JAX."""
-    engine = run.engine
-    if engine.name != vocab.Engine.keras:
-        return None
-    on_jax = engine.backend == vocab.KerasBackend.jax
-    return _taken(KerasSettings, engine, jit_compile=on_jax if engine.jit_compile is None else engine.jit_compile)
+    """Returns the settings of Keras, or None for other engines."""
+    return _taken(KerasSettings, run.engine) if run.engine.name == vocab.Engine.keras else None
 
 
 def _without_unused(run: RunConfig) -> RunConfig:

@@ -18,7 +18,7 @@ from accelbench.engines.formats import FORMATS
 from accelbench.engines.goal import GoalRun
 from accelbench.engines.images import channels_last, input_of, is_random, unseen_images
 from accelbench.engines.keras import networks
-from accelbench.engines.keras.backends import Backend, Execute, backend_for
+from accelbench.engines.keras.backend import Backend, Execute
 from accelbench.engines.keras.feed import ArrayFeed, Feed, feed_of
 from accelbench.engines.keras.flops import Observer, count
 from accelbench.engines.served import NUM_DRAWN, powers_up_to
@@ -33,7 +33,7 @@ def run(cell: Cell, data_folder: Path, work: Work | None = None, requests: Path 
 
     Raises UnsupportedError if the cell can't run.
     """
-    return Run(cell, data_folder, backend_for(cell)).measure(work, requests)
+    return Run(cell, data_folder, Backend(cell)).measure(work, requests)
 
 
 class ExecutionStep:
@@ -129,7 +129,6 @@ class Run(CellRun):
         batches = chain.from_iterable(epochs)
         while not goal.is_over:
             goal.train(self, ExecutionStep(self, self.execute, goal.interval_of(batches)))
-            self.backend.settle()
             goal.evaluate(self, self.new_test_step(), self.test_feed.num_samples)
         self.test_feed = tested
         goal.test(self, self.new_test_step(), self.test_feed.num_samples)
@@ -147,7 +146,7 @@ class Run(CellRun):
         if self.cell.device == Device.tpu:
             return {}
         states = {}
-        for name, values in zip(self.observations.training.names, self.backend.trained(), strict=True):
+        for name, values in zip(self.observations.training.names, self.backend.trained(self.model), strict=True):
             states[name] = State(zlib.crc32(values.tobytes()), bool(np.isfinite(values).all()))
         return states
 
@@ -175,7 +174,6 @@ class Run(CellRun):
 
     def outcome(self, step: ExecutionStep, num_samples: int) -> tuple[float | None, float | None]:
         """Returns the loss and the accuracy that Keras' metrics have added up since their last reset."""
-        self.backend.settle()
         results = {name: float(value) for name, value in self.model.get_metrics_result().items()}
         share = results.get("accuracy")  # a number in fp32, so it is rounded to a whole number of samples below
         return self.checked_loss(results["loss"]), None if share is None else round(share * num_samples) / num_samples
@@ -186,7 +184,6 @@ class Run(CellRun):
         The reported loss is Keras' mean over all steps so far.
         """
         backend = self.backend
-        backend.settle()
         kinds = {kind.lower() for kind in backend.kinds(self.observer.weights)}
         loss = None
         self.observations.products = self.observer.products(train=self.trains)

@@ -12,14 +12,12 @@ ENGINE = "accelbench.engines.keras.engine"
 
 
 def host_spec(cell: Cell) -> HostSpec:
-    """Describes the host process for `cell`. Cells with different backends or kinds of devices use separate ones."""
-    assert cell.keras is not None
-    environment = {"KERAS_BACKEND": cell.keras.backend.value, "TF_CPP_MIN_LOG_LEVEL": "2"}
+    """Describes the host process for `cell`. Cells with different kinds of devices use separate ones."""
+    environment = {"KERAS_BACKEND": "tensorflow", "TF_CPP_MIN_LOG_LEVEL": "2"}
     if cell.device == Device.cpu:
-        # Without this variable, both backends search for GPUs and log errors.
-        environment |= {"CUDA_VISIBLE_DEVICES": "", "JAX_PLATFORMS": "cpu"}
+        environment["CUDA_VISIBLE_DEVICES"] = ""  # otherwise TensorFlow searches for GPUs and logs errors
     if cell.device == Device.gpu:
-        # By default, both backends allocate all memory of the GPU at once, so the peak memory would be unknown.
-        environment |= {"TF_FORCE_GPU_ALLOW_GROWTH": "true", "XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
+        # By default, TensorFlow allocates all memory of the GPU at once, so the peak memory would be unknown.
+        environment["TF_FORCE_GPU_ALLOW_GROWTH"] = "true"
         environment |= cuda_variables()
     return HostSpec(ENGINE, ("accelbench.isolation.supervisor", ENGINE), environment)

@@ -1,9 +1,10 @@
-"""Keras' backend TensorFlow."""
+"""Runs and times Keras' compiled functions on TensorFlow."""
 
-from collections.abc import Iterable, Iterator
+import time
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
 from itertools import islice, repeat
-from typing import Any
+from typing import Any, Literal
 
 import keras
 import numpy as np
@@ -11,9 +12,10 @@ import tensorflow as tf
 from numpy.typing import NDArray
 
 from accelbench.devices.cpu import usable_cores
-from accelbench.engines.keras.backends import Backend, Execute, Kind
+from accelbench.engines.backend import BaseBackend
 from accelbench.engines.keras.feed import ArrayFeed, Feed
 from accelbench.errors import UnsupportedError
+from accelbench.measuring.runner import Compiles
 from accelbench.schema.cell import Cell
 from accelbench.schema.text import message_of
 from accelbench.schema.vocab import Device, Precision
@@ -21,11 +23,28 @@ from accelbench.schema.vocab import Device, Precision
 ITERATORS = (tf.data.Iterator, tf.distribute.DistributedIterator)
 
 
-class TensorFlow(Backend):
-    """Runs Keras' compiled functions with a strategy of `tf.distribute`."""
+# (batches of one execution) -> logs or outputs, on the device.
+Execute = Callable[[Any], Any]
+Kind = Literal["train", "test", "predict"]  # parts of the names of Keras' functions
+
+
+class Backend(BaseBackend):
+    """Runs Keras' compiled functions with a strategy of `tf.distribute`.
+
+    Sets the numbers of threads and devices before TensorFlow runs. An execution is one call of a compiled function. It
+    computes `engine.steps_per_execution` batches. Raises UnsupportedError if a device is missing.
+    """
+
+    queues = True  # waiting takes time: TensorFlow needs up to 0.1 ms to check that all devices have finished
 
     def __init__(self, cell: Cell) -> None:
-        super().__init__(cell)
+        self.cell = cell
+        self.on_host = cell.device == Device.cpu
+        self.last: Any = None  # the result of the last execution
+        self.callbacks: keras.callbacks.CallbackList | None = None  # called around each training step
+        # How often a step was traced. One compilation traces several times if it has several steps or devices.
+        self._num_traces = 0
+        self._num_compiles, self._compile_s = 0, 0.0
         assert cell.keras is not None
         self.steps = cell.keras.steps_per_execution
         num = usable_cores() if cell.threads is None else cell.threads
@@ -38,16 +57,59 @@ class TensorFlow(Backend):
         self.datasets: dict[Feed, Any] = {}
 
     @property
-    def threads(self) -> int | None:  # type: ignore[override]
+    def threads(self) -> int | None:
+        """The number of CPU threads that compute."""
         return tf.config.threading.get_intra_op_parallelism_threads()
 
     def scope(self) -> AbstractContextManager[Any]:
+        """The context in which models are created."""
         return self.strategy.scope()
 
     def on_cpu(self) -> AbstractContextManager[Any]:
+        """The context in which tensors are created and computed on the CPU."""
         return tf.device("/CPU:0")
 
-    def executed(self, model: keras.Model, kind: Kind) -> Execute:
+    def compiles(self) -> Compiles:
+        """Returns the number of executions that compiled, and how long these executions took, compilation included."""
+        return self._num_compiles, self._compile_s
+
+    def function(self, model: keras.Model, kind: Kind) -> Execute:
+        """Returns the compiled function that `fit`, `evaluate` or `predict` of Keras calls. Counts its compilations.
+
+        The function accepts an item of `executions`. The result of `predict` stays on the device. In training, the
+        callbacks of `fit(verbose=0)` run before and after each call. They take 0.1 ms or more.
+        """
+        step = getattr(model, f"{kind}_step")
+
+        def counted(*args: Any, **kwargs: Any) -> Any:  # runs only while it is traced
+            self._num_traces += 1
+            return step(*args, **kwargs)
+
+        setattr(model, f"{kind}_step", counted)
+        getattr(model, f"make_{kind}_function")(force=True)
+        execute = self._executed(model, kind)
+        callbacks = None
+        if kind == "train":
+            callbacks = self.callbacks = keras.callbacks.CallbackList(model=model, add_history=True)
+            callbacks.on_train_begin()
+
+        def timed(batch: Any) -> Any:
+            traced = self._num_traces
+            start = time.perf_counter()
+            if callbacks is not None:
+                callbacks.on_train_batch_begin(0)
+            self.last = execute(batch)
+            if callbacks is not None:
+                callbacks.on_train_batch_end(0, self.last)  # other threads read the logs; `wait` waits for them
+            if self._num_traces != traced:
+                self.wait()
+                self._num_compiles += 1
+                self._compile_s += time.perf_counter() - start
+            return self.last
+
+        return timed
+
+    def _executed(self, model: keras.Model, kind: Kind) -> Execute:
         function: Execute = getattr(model, f"{kind}_function")
         if kind != "predict":
             return lambda batch: function(batch if isinstance(batch, ITERATORS) else (batch,))
@@ -58,12 +120,16 @@ class TensorFlow(Backend):
             return lambda batches: images(tf.convert_to_tensor(batches[0][0]))
         return function
 
-    def trained(self) -> list[NDArray[Any]]:
-        parts = [self.strategy.experimental_local_results(weight.value) for weight in self.model.trainable_variables]
+    def trained(self, model: keras.Model) -> list[NDArray[Any]]:
+        """Returns arrays with the values of the model's trainable variables. The arrays may be views of the variables.
+
+        If the model has several replicas, returns the values of the first replica.
+        """
+        parts = [self.strategy.experimental_local_results(weight.value) for weight in model.trainable_variables]
         return [of_replicas[0].numpy() for of_replicas in parts]
 
     def executions(self, feed: Feed, *, labelled: bool) -> Iterator[Any]:
-        """Yields the batches of each execution.
+        """Yields the batches of each execution. `labelled`: whether batches have labels, as in training.
 
         If TensorFlow's graph itself fetches the batches, yields TensorFlow's iterator for each execution instead.
         """
@@ -88,6 +154,7 @@ class TensorFlow(Backend):
         return self.datasets[feed]
 
     def execution_of(self, images: NDArray[Any]) -> Any:
+        """Converts images for one execution to the form of an item of `executions`. The item has no labels."""
         if self.num_devices == 1:
             return [(part,) for part in np.split(images, self.steps)]
         parts = self.strategy.experimental_distribute_dataset(tf.data.Dataset.from_tensors((images,)))
@@ -101,25 +168,32 @@ class TensorFlow(Backend):
         return self.steps > 1 or isinstance(feed, ArrayFeed)
 
     def copy_in(self, batch: Any) -> Any:
+        """Copies the batches of an execution to the device."""
         if self.num_devices > 1 or isinstance(batch, ITERATORS):
             return batch
         with tf.device(self.strategy.extended.worker_devices[0]):
             return tf.nest.map_structure(lambda part: tf.identity(tf.convert_to_tensor(part)), batch)
 
     def wait(self) -> None:
-        """Waits for all CPUs and GPUs. To wait for a TPU, copies the last result to the host."""
-        super().wait()
+        """Waits until all launched steps have finished and the callbacks have read the logs.
+
+        Waits for all CPUs and GPUs. To wait for a TPU, copies the last result to the host.
+        """
+        if self.callbacks is not None:
+            self.callbacks.on_epoch_end(0)
         tf.test.experimental.sync_devices()
         if self.cell.device == Device.tpu and self.last is not None:
             for part in tf.nest.flatten(self.last):
                 np.asarray(part)
 
     def kinds(self, weights: keras.Variable) -> Iterable[str]:
+        """Returns the kinds of devices where `weights` and the last result are stored, as TensorFlow names them."""
         names = [part.device for part in self.strategy.experimental_local_results(weights.value)]
         names += [part.device for part in tf.nest.flatten(self.last) if isinstance(part, tf.Tensor)]
         return [str(tf.DeviceSpec.from_string(name).device_type) for name in names]
 
     def uses_tf32(self) -> bool:
+        """Is true if matrix products of fp32 numbers are computed in TF32."""
         allowed: bool = tf.config.experimental.tensor_float_32_execution_enabled()
         return allowed and self.cell.device == Device.gpu
 
@@ -213,6 +287,3 @@ def _on_tpu(cell: Cell) -> tf.distribute.Strategy:
             f"devices={cell.devices}: this TPU has {len(cores)} cores: use devices={len(cores)} or 1"
         )
     return tf.distribute.TPUStrategy(resolver)
-
-
-BACKEND = TensorFlow
