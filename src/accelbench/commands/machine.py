@@ -30,7 +30,7 @@ def doctor(chosen: Namespace, console: Console) -> int:
     "selfcheck",
     "measure how small a difference this machine can tell",
     BUDGET,
-    description="Compares two small networks, each with itself, in ten interleaved rounds (at most 10m).",
+    description="Compares a small network with itself, in ten interleaved rounds (at most 10m).",
 )
 def selfcheck(chosen: Namespace, console: Console) -> int:
     """Compares equal cells."""
