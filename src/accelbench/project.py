@@ -20,7 +20,6 @@ CLUSTER = ".accelbench"  # folder of the files that the jobs of a cluster share 
 RECORD_FOLDERS = (RESULTS, CONFIRMED, RUNS)  # folders of a project's records
 SAFETENSORS = ".safetensors"  # ending of files of weights
 REQUESTS = ".requests.npy"  # ending of the file beside a record with the raw times of its requests
-MLLOG = ".mllog"  # ending of the file beside a record with the log of a training to a target, in MLPerf's format
 TORCH_FILES = (".pth", ".pt", ".ckpt", ".bin")  # endings of files that torch.load reads
 COMPARISON = "compare.json"  # the side of a comparison that each record of a folder belongs to
 REPLAY = "replay.json"  # findings of a replay about the claims of a bundle

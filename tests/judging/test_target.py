@@ -1,12 +1,8 @@
 """The clock of a training to a target, from logs whose sums are known."""
 
-import json
-from dataclasses import replace
-
 import pytest
 
 from accelbench.judging.row import summarise
-from accelbench.judging.target import mllog
 from accelbench.schema.cell import Target
 from accelbench.schema.measurement import Evaluated, Logged, SystemSeries, TargetTraining
 from accelbench.schema.vocab import Definition, Mode, Protocol, Span
@@ -85,16 +81,3 @@ def test_what_became_of_it_is_a_note(changes, note):
     assert row["notes"] == note
     is_reached = changes.get("hit", 1) is not None
     assert (row["target_s"] is not None) == (row["target_budget_s"] is None) == row["target_reached"] == is_reached
-
-
-def test_events_are_logged_as_mlperf_does():
-    lines = mllog(made()).splitlines()
-    events = [json.loads(line.removeprefix(":::MLLOG ")) for line in lines]
-    assert [event["key"] for event in events[:4]] == ["seed", "init_start", "init_stop", "run_start"]
-    assert [event["value"] for event in events if event["key"] == "eval_accuracy"] == [0.5, 0.9]
-    assert [event["time_ms"] for event in events] == sorted(event["time_ms"] for event in events)
-    run = {event["key"]: event for event in events}
-    assert run["run_stop"]["time_ms"] - run["run_start"]["time_ms"] == 22_000
-    assert (run["run_stop"]["metadata"], run["run_stop"]["event_type"]) == ({"status": "success"}, "INTERVAL_END")
-    assert '"status": "aborted"' in mllog(made(hit=None))
-    assert mllog(replace(made(), measurement=make_measurement())) == ""

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from accelbench.errors import RefusedError, UserError
-from accelbench.project import COMPARISON, CONFIRMED, MLLOG, PLAN, RACE, REQUESTS
+from accelbench.project import COMPARISON, CONFIRMED, PLAN, RACE, REQUESTS
 from accelbench.report import csv_file
 from accelbench.report.export import tables
 from accelbench.report.read import Sweep, confirmed_of
@@ -71,7 +71,7 @@ def _sources(folder: Path, sweeps: Sequence[Sweep]) -> Iterator[tuple[str, Path]
     # Left out: records that the report does not show, for example records of earlier plans.
     processes = [process for sweep in sweeps for process in sweep.processes]
     records = [process.path for process in processes if process.path and process.record]
-    paths = {path.with_suffix(ending) for path in records for ending in (".json", REQUESTS, MLLOG)}
+    paths = {path.with_suffix(ending) for path in records for ending in (".json", REQUESTS)}
     folders = {*sweep_folders(folder), *(path.parent for path in records)}
     paths |= {sweep / name for sweep in folders for name in (PLAN, RACE, COMPARISON)}
     for path in sorted(filter(os.path.lexists, paths)):

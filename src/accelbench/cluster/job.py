@@ -13,7 +13,7 @@ from rich.console import Console
 from accelbench.errors import UserError
 from accelbench.grid.plan import in_order, prepare
 from accelbench.isolation.hosts import Hosts
-from accelbench.project import MLLOG, RECORDS, REQUESTS, SAFETENSORS, workplace
+from accelbench.project import RECORDS, REQUESTS, SAFETENSORS, workplace
 from accelbench.schema.cell import Cell
 from accelbench.schema.serialize import load, read_json
 from accelbench.schema.vocab import UNEXPECTED
@@ -80,7 +80,7 @@ def _measure(part: Part, here: Path, job: str, hosts: Hosts) -> None:
                 record = session.measure(item)
                 if record.status in UNEXPECTED:
                     time.sleep(SIGNAL_S)  # raises if a signal to the job, and not a failure, ended the cell
-                for ending in (SAFETENSORS, REQUESTS, MLLOG, ".json"):  # finished files are never changed
+                for ending in (SAFETENSORS, REQUESTS, ".json"):  # finished files are never changed
                     path = work / f"{record.name}{ending}"
                     if path.exists():
                         path.replace(done / path.name)

@@ -22,7 +22,7 @@ from accelbench.presentation import counted
 from accelbench.project import PARAMS, RESULTS, Workplace, workplace
 
 # The same as in `report.export`. Help texts do not import that module, since it takes long.
-FORMATS = ("bencher", "github-action-benchmark", "pytorch", "mlperf", "csv", "json")
+FORMATS = ("bencher", "github-action-benchmark", "pytorch", "csv", "json")
 SCHEMAS = ("record-schema", "plan-schema", "processes-schema")  # `json_schema` has a function for each
 LOCK = "requirements.lock"
 REPLAY = """\

@@ -1,8 +1,6 @@
 """Computes the columns of a training to a target from the log of its process."""
 
-import json
-from collections.abc import Iterator, Mapping
-from datetime import datetime
+from collections.abc import Iterator
 
 from accelbench.judging.costs import joules_within
 from accelbench.presentation import counted, significant
@@ -85,40 +83,6 @@ def notes(cell: Cell, training: TargetTraining) -> Iterator[str]:
         yield "the first evaluation reached the target: with a smaller target.every, the time is more precise"
     if training.stayed is False:
         yield f"the target was reached, but the next evaluation missed it, with {significant(last.value)}"
-
-
-def mllog_line(key: str, time_ms: float, value: object, metadata: Mapping[str, object]) -> str:
-    """An event, as MLPerf's logging library writes it (https://github.com/mlcommons/logging)."""
-    kind = {"start": "INTERVAL_START", "stop": "INTERVAL_END"}.get(key.rpartition("_")[2], "POINT_IN_TIME")
-    event = {"namespace": "", "time_ms": round(time_ms), "event_type": kind, "key": key}
-    return f":::MLLOG {json.dumps({**event, 'value': value, 'metadata': metadata})}\n"
-
-
-def mllog(record: Record) -> str:
-    """Returns a training's events as lines of MLPerf's logging library. Returns "" for records of other protocols."""
-    training = record.measurement.target if record.measurement else None
-    if training is None:
-        return ""
-    lines: list[str] = []
-    origin_ms = 1000 * datetime.fromisoformat(record.started_at).timestamp()
-
-    def log(key: str, at_s: float, value: object = None, **metadata: object) -> None:
-        lines.append(mllog_line(key, origin_ms + 1000 * at_s, value, metadata))
-
-    begin_s = _began_s(training, Span.data)
-    trained_s = _began_s(training, Span.train)
-    epoch = 0.0
-    log("seed", 0.0, record.cell.seed)
-    log("init_start", 0.0)
-    log("init_stop", begin_s)
-    log("run_start", begin_s)
-    for evaluation in training.evaluations[: None if training.hit is None else training.hit + 1]:
-        log("epoch_start", trained_s, epoch_num=epoch)
-        epoch, trained_s = evaluation.epochs, evaluation.ended_s
-        log("epoch_stop", evaluation.began_s, epoch_num=epoch)
-        log("eval_accuracy", trained_s, evaluation.value, epoch_num=epoch)
-    log("run_stop", trained_s, status="aborted" if training.hit is None else "success")
-    return "".join(lines)
 
 
 def _began_s(training: TargetTraining, span: Span) -> float:

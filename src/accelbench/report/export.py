@@ -4,7 +4,6 @@ Sources of the formats:
 - Bencher's metric format: https://bencher.dev/docs/reference/bencher-metric-format/
 - github-action-benchmark's `customBiggerIsBetter`: https://github.com/benchmark-action/github-action-benchmark
 - PyTorch's records: https://github.com/pytorch/pytorch/wiki/How-to-integrate-with-PyTorch-OSS-benchmark-database
-- MLPerf's log lines: https://github.com/mlcommons/logging
 """
 
 import json
@@ -12,7 +11,6 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from datetime import datetime
 from typing import Any, NamedTuple
 
 from accelbench.answers.cells import CELL, COUNTS, MeasuredCell, process_rows
@@ -20,12 +18,11 @@ from accelbench.answers.process import Process
 from accelbench.answers.time_to_goal import target_answers
 from accelbench.answers.words import MODES
 from accelbench.judging.row import warnings_of
-from accelbench.judging.target import mllog, mllog_line
 from accelbench.presentation import counted, significant
 from accelbench.report import csv_file
 from accelbench.report.read import Sweep, cells_in
 from accelbench.schema.cell import Cell
-from accelbench.schema.record import Record, Row
+from accelbench.schema.record import Row
 
 CELLS, PROCESSES = "cells.csv", "processes.csv"
 MAX_NAME = 1024 - 9  # characters of a benchmark's name in Bencher; 9 are for a dash and a part of a key
@@ -162,29 +159,6 @@ def pytorch(numbers: Sequence[Published]) -> str:
     return _json(found)
 
 
-def mlperf(sweeps: Sequence[Sweep]) -> str:
-    """Makes MLPerf's log lines.
-
-    A training to a target has its events. Any other process has one event `tracked_stats` with its speed. Processes
-    that are not used for their cell's speed are left out.
-    """
-    cells = [cell for cell in cells_in(sweeps) if cell.is_ok]
-    lines = []
-    for cell in cells:
-        for process in cell.counted or cell.processes:
-            if process.is_ok and process.record is not None:
-                lines.append(_log(process.record, process.number("samples_per_s")))
-    return "".join(lines)
-
-
-def _log(record: Record, rate: float | None) -> str:
-    if lines := mllog(record):
-        return lines
-    at_ms = 1000 * datetime.fromisoformat(record.started_at).timestamp()
-    said = {"benchmark": record.label, "record": record.name}
-    return "" if rate is None else mllog_line("tracked_stats", at_ms, {"throughput": rate}, said)
-
-
 def tables(sweeps: Sequence[Sweep]) -> dict[str, Iterator[Row]]:
     """Maps the names cells.csv and processes.csv to their rows."""
     return {CELLS: csv_file.rows(sweeps), PROCESSES: process_rows(cells_in(sweeps))}
@@ -206,13 +180,13 @@ def _json(value: Any) -> str:
 
 OF_NUMBERS = {"bencher": bencher, "github-action-benchmark": github, "pytorch": pytorch}
 # csv: the report's cells.csv, with a row for every cell, also for cells without numbers.
-OF_SWEEPS = {"mlperf": mlperf, "csv": lambda sweeps: csv_file.text(csv_file.rows(sweeps)), "json": everything}
+OF_SWEEPS = {"csv": lambda sweeps: csv_file.text(csv_file.rows(sweeps)), "json": everything}
 
 
 def exported(name: str, sweeps: Sequence[Sweep]) -> tuple[str, int | None]:
     """Returns a text with the results in the format `name`, and the number of cells that have a number in the text.
 
-    The number of cells is None for mlperf, csv and json.
+    The number of cells is None for csv and json.
     """
     if name in OF_SWEEPS:
         return OF_SWEEPS[name](sweeps), None

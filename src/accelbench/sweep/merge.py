@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from accelbench.errors import RefusedError, UserError, writing_errors
-from accelbench.project import COMPARISON, MLLOG, PLAN, RACE, RECORDS, REQUESTS, SAFETENSORS, resolved, shown
+from accelbench.project import COMPARISON, PLAN, RACE, RECORDS, REQUESTS, SAFETENSORS, resolved, shown
 from accelbench.schema import plan_file
 from accelbench.schema.plan_file import PlanFile
 from accelbench.schema.serialize import PREFIX, SUFFIX, is_missing, loads, open_regular, read_bytes, writing
@@ -155,7 +155,7 @@ def _merge_record(path: Path, target: Path, source: str, done: Merged) -> None:
         which = "another measurement of this cell, on this machine or an equal one"
         done.conflicts.append(f"{shown(there)}: {source} has {which}; the record here stays")
         return
-    for ending in (SAFETENSORS, REQUESTS, MLLOG):
+    for ending in (SAFETENSORS, REQUESTS):
         if problem := _add_file(path.with_suffix(ending), target):
             done.problems.append(f"{source}: left out {problem}")
 

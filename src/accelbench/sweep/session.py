@@ -17,10 +17,9 @@ from accelbench.grid.estimate import REPEATED, Evidence, total
 from accelbench.grid.fingerprint import fingerprint
 from accelbench.grid.plan import Planned, Prepared
 from accelbench.isolation.messages import Outcome
-from accelbench.judging.target import mllog
 from accelbench.judging.verdict import ALLOWED, BUSY, DISTURBED, Word, is_allowed, judge, verdict
 from accelbench.presentation import counted
-from accelbench.project import MLLOG, REQUESTS, SAFETENSORS, shown
+from accelbench.project import REQUESTS, SAFETENSORS, shown
 from accelbench.schema.cell import Cell
 from accelbench.schema.measurement import Measurement
 from accelbench.schema.plan_file import joined
@@ -167,8 +166,6 @@ class Session:
             data=without_secrets(self.ready.data),
         )
         write(record, folder)
-        if lines := mllog(record):
-            (folder / f"{record.name}{MLLOG}").write_text(lines)
         self._progress.finish(record)
         return record
 
