@@ -102,7 +102,6 @@ def test_the_fastest_cell_is_named_with_its_gain_over_what_was_asked_for_first_a
     words = " ".join(answer(of_rate(), of_rate(50.0, batch_size=8)).split())  # cells that differ in the batch only
     assert "fp32, batch 32 is fastest here, 99.7 samples/s, median step 10.0 ms" in words
     assert "; 2.00 times as fast as fp32, batch 8 (likely)." in words
-    assert "1 slower cell in doubt: see the report" in words
     words = " ".join(answer(of_rate(batch_size=8), of_rate(300.0, **bf16)).split())
     assert "bf16, batch 32 gives 297 samples/s, median step 10.0 ms. No other setting was measured with this" in words
 
@@ -119,5 +118,5 @@ def test_of_many_jobs_each_is_a_line_the_largest_gain_first():
     assert len(rows[0][1]) == pytest.approx(2 * len(rows[1][1]), abs=1)  # their logarithms
     words = " ".join(text.split())
     assert words.startswith("2 of 4 jobs run faster than PyTorch fp32 on CPU (same batch)")
-    assert "nothing faster: rnn infer: PyTorch bf16 0.50x ○ ! can't tell: lstm infer ○ likely" in words
+    assert "nothing faster: rnn infer: PyTorch bf16 0.50x ○ can't tell: lstm infer ○ likely" in words
     assert all(len(line) <= 100 for line in text.splitlines())
