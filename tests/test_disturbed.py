@@ -25,7 +25,7 @@ from fakes import make_cell, write_sweep
 FALSE, TRUE = 32_000.0, 3_200.0
 BF16 = make_cell(precision=Precision.bf16)
 DISTURBED = make_record(cell=BF16, rate=FALSE)
-TEXT = f"~32,000 samples/s, disturbed: {REASON}"
+TEXT = f"disturbed: {REASON}"
 UNDISTURBED = make_record(quiet(), cell=make_cell(precision=Precision.fp32), rate=TRUE)
 SLOWER = make_record(quiet(), cell=make_cell(precision=Precision.fp64), rate=TRUE / 2)
 

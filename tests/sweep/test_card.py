@@ -195,10 +195,10 @@ def test_why_a_cell_failed_is_left_out_where_another_line_says_it_but_calls_in_o
     assert lines(card_of(record))[1] == "failed: for [a] reason"
 
 
-def test_a_disturbed_cell_has_its_rough_speed_and_what_to_do():
+def test_a_disturbed_cell_has_the_reason_and_what_to_do():
     _, *told, _ = lines(card_of(beside.make_record(), waited_s=3.0))
     assert told == [
-        "~3,200 samples/s, disturbed: others used 1.2 of 2 cores",
+        "disturbed: others used 1.2 of 2 cores",
         "answers leave such a cell out; waited 3 s for a quiet machine",
         "→ if a machine is never quiet, set ACCELBENCH_BUSY=allowed to use disturbed cells",
     ]

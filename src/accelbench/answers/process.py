@@ -14,7 +14,6 @@ from accelbench.schema.measurement import Measurement
 from accelbench.schema.record import CODE, PLACE, Record, Row
 from accelbench.schema.serialize import changed, digest
 from accelbench.schema.vocab import Device, Status
-from accelbench.stats.order_statistics import median
 
 NOT_RUN = "not run yet"
 UNREADABLE = "not readable"
@@ -89,16 +88,6 @@ class Process:
     def disturbed(self) -> str | None:
         """The load that disturbed an ok process, or None. Numbers of a disturbed process are not published."""
         return self.compared.disturbed if self.compared else None
-
-    @cached_property
-    def rough_speed(self) -> float | None:
-        """The samples/s or requests/s of a disturbed process, else None. They are shown, but no answer uses them."""
-        if not self.disturbed or self.measurement is None:
-            return None
-        if self.measurement.serving is not None:
-            return self.measurement.serving.served_per_s
-        rates = self.measurement.steady_rates
-        return median(rates) if rates else None
 
     @property
     def reason(self) -> str | None:

@@ -116,14 +116,8 @@ def speed_text(cell: Cell, *rates: float | None, digits: int = 3) -> str:
 
 
 def disturbed_text(process: Process) -> str:
-    """The rough speed of a disturbed process, such as `~7,700 samples/s, disturbed: others used 1.8 of 2 cores`."""
-    why = f"{DISTURBED}: {process.disturbed}"
-    speed = process.rough_speed
-    if speed is None:
-        return why
-    if process.cell.protocol in vocab.SERVING:
-        return f"~{significant(speed, 2)} requests/s, {why}"
-    return f"~{speed_text(process.cell, speed, digits=2)}, {why}"
+    """What disturbed a process, such as `disturbed: others used 1.8 of 2 cores`."""
+    return f"{DISTURBED}: {process.disturbed}"
 
 
 def token_times(row: Row) -> str:
