@@ -35,7 +35,6 @@ from accelbench.sweep.prober import PROBING_ENGINE, Prober, Quiet
 
 GB = 1e9  # bytes
 FOOT = "* only in one mode (train, infer) or on some engines: accelbench doctor --all"
-TOO_LOW = "too low, because other load ran at the same time"
 NOT_PROBED = "not probed yet: the first cell that runs on a device probes the device"
 Rows = list[tuple[str, str]]
 
@@ -116,9 +115,7 @@ def _summary(
     rows.append(("engines", there + (f"; not installed: {missing}" if missing else "")))
     rows += [(f"on {device}", text) for device, text in _precisions(kinds)]
     rates = "; ".join(f"{device}: {_rates(ceilings)}" for device, ceilings in ceilings_of.items())
-    disturbed = [f"{device} {word}" for device, ceilings in ceilings_of.items() for word in ceilings.disturbed]
-    remark = f" ({TOO_LOW}: {', '.join(disturbed)})" if disturbed else ""
-    rows.append(("at most", f"{rates} GFLOP/s{remark}" if rates else NOT_PROBED))
+    rows.append(("at most", f"{rates} GFLOP/s" if rates else NOT_PROBED))
     sets = data_sets(place)
     counts = ", ".join(f"{num} {state}" for state, num in Counter(map(_state, sets.values())).items())
     rows.append(("data", counts or "none yet"))
@@ -199,7 +196,6 @@ def _ceilings(ceilings_of: Mapping[str, Ceilings]) -> Rows:
         }
         words = [f"{name} {significant(rate / GB)} GB/s" for name, rate in speeds.items() if rate]
         rows.append(("", ", ".join([*words, f"a launch {significant(ceilings.launch_s * 1e6)} us"])))
-        rows += [("", f"{TOO_LOW}: {device} {word} ({reason})") for word, reason in ceilings.disturbed.items()]
     return rows or [("", NOT_PROBED)]
 
 

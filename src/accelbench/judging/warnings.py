@@ -6,7 +6,6 @@ from statistics import fmean, median
 
 from accelbench.judging import target
 from accelbench.presentation import counted, significant
-from accelbench.schema.ceilings import ceilings_in
 from accelbench.schema.cell import Cell
 from accelbench.schema.measurement import Measurement, Serving, TargetTraining
 from accelbench.schema.record import Record, Row
@@ -200,13 +199,10 @@ def _about_threads(record: Record, measured: Measurement) -> Iterator[Remark]:
 
 
 def _about_ceilings(record: Record, row: Row) -> Iterator[Remark]:
-    """Yields remarks on the device's ceiling (peak rate): a faster cell, or a ceiling that other programs disturbed."""
+    """Yields a remark if the cell is faster than its device's ceiling (peak rate)."""
     share = row["mfu"]
     if record.status == Status.ok and share is not None and share > 1:
         yield Kind.doubt, f"{share:.2f} times the device's ceiling"
-    ceilings = ceilings_in(record.environment)
-    if ceilings is not None and (why := ceilings.disturbance(record.cell.precision)):
-        yield Kind.note, f"the device's ceiling (peak rate) is unknown: other programs disturbed the probe ({why})"
 
 
 def _about_throttling(record: Record, measured: Measurement) -> Iterator[Remark]:

@@ -49,8 +49,6 @@ class Ceilings:
     measured_at: str  # UTC, ISO 8601
     # true precisions that were tried, also those that the device lacks
     probed: list[str] = field(default_factory=list)
-    # true precision -> the other load during each of its probes; such a ceiling is too low
-    disturbed: Mapping[str, str] = field(default_factory=dict)
 
     def ceiling_of(self, precision: str) -> float | None:
         """Returns the operations per second in `precision`. Returns None if this precision was not probed.
@@ -59,13 +57,6 @@ class Ceilings:
         """
         rates = [self.flops_per_s[word] for word in formats_of(precision) if word in self.flops_per_s]
         return max(rates, default=None)
-
-    def disturbance(self, precision: str) -> str | None:
-        """Returns the load of other programs, if it disturbed all probes of `precision`. The ceiling is then too low.
-
-        Returns None if at least one probe was not disturbed.
-        """
-        return next((self.disturbed[word] for word in formats_of(precision) if word in self.disturbed), None)
 
     def of_devices(self, num: int) -> "Ceilings":
         """Returns the ceilings of `num` such devices that compute together.
@@ -88,11 +79,6 @@ class Ceilings:
                 flops_per_s[word] = rate
                 how[word] = other.how[word]
         rates: Any = {name: max(getattr(self, name) or 0, getattr(other, name) or 0) or None for name in RATES}
-        disturbed = {}
-        for one, another in ((self, other), (other, self)):
-            for word, reason in one.disturbed.items():
-                if word in another.disturbed or word not in another.probed:
-                    disturbed[word] = reason
         return dataclasses.replace(
             other,
             flops_per_s=flops_per_s,
@@ -101,7 +87,6 @@ class Ceilings:
             launch_s=min(self.launch_s, other.launch_s),
             seconds=self.seconds + other.seconds,
             probed=sorted({*self.probed, *other.probed}),
-            disturbed=disturbed,
         )
 
 

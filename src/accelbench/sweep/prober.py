@@ -3,8 +3,7 @@
 import math
 import os
 import time
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,6 @@ from accelbench.grid.fingerprint import of_cell
 from accelbench.isolation.hosts import Hosts
 from accelbench.judging.roofline import ceilings_of_cell, flops_per_s
 from accelbench.judging.verdict import MIN_OTHERS, MIN_STEAL, is_allowed, load_beside
-from accelbench.presentation import significant
 from accelbench.project import CEILINGS
 from accelbench.schema.ceilings import Ceilings, formats_of, keep_of_machine, read_ceilings
 from accelbench.schema.cell import Cell
@@ -25,12 +23,9 @@ from accelbench.schema.vocab import Device, Engine, Precision
 # Probes run in this engine, whichever engine a cell has.
 PROBING_ENGINE = Engine.pytorch
 SECONDS, SECONDS_EACH = 2, 3  # length of a probe on two cores: a constant part, and a part for each precision
-MAX_REPROBES = 3  # for each device in one sweep
-SIXTEEN_BITS = (Precision.fp16, Precision.bf16)
 MAX_WAITS = 4  # for a quiet machine in one sweep
 LOOK_S = 1.0  # long enough for the kernel's ticks of 10 ms
 Probed = tuple[Device, str | None]  # a device, and the interpreter that drives it (`Cell.python`)
-FAR_BELOW = 2.0  # If fp32's peak rate is this many times a 16-bit format's, the device has no units for the format.
 
 
 class Quiet:
@@ -73,7 +68,7 @@ class Prober:
     A probe covers the precisions of all `cells`. Each interpreter has its own ceilings, since its packages may be
     faster. `root` is the folder of ceilings.json. `environment` describes the machine and the packages of probes (see
     `grid.fingerprint`). Ceilings of a different environment are not used. If other programs disturb a probe, it is
-    repeated on a quiet machine. If they disturb the repetition as well, the next sweep probes again.
+    repeated on a quiet machine. If they disturb the repetition as well, the ceilings stay unknown in this sweep.
     """
 
     def __init__(
@@ -91,24 +86,20 @@ class Prober:
         self.say = say
         self.cells = cells
         self.known: dict[Probed, Ceilings | None] = {}
-        self.num_reprobes = Counter[Probed]()
+        self._reprobed: set[Probed] = set()
         self._quiet = quiet or Quiet(0.0, say)
 
     def ceilings(self, cell: Cell) -> Ceilings | None:
         """Returns the ceilings of the cell's device. Returns None if the device can't be probed."""
         key = _probed(cell)
         if key not in self.known:
-            self.known[key] = kept = self._kept(cell)
+            self.known[key] = kept = read_ceilings(self.root, of_cell(cell, self.environment)).get(cell.device.value)
             precisions = [cell.precision]
             precisions += [other.precision for other in self.cells if _probed(other) == key]
-            settled = set(kept.probed) - kept.disturbed.keys() if kept else set()
             wanted = dict.fromkeys(word for precision in precisions for word in formats_of(precision))
-            if unprobed := [word for word in wanted if word not in settled]:
+            if unprobed := [word for word in wanted if kept is None or word not in kept.probed]:
                 self.probe(cell, unprobed)
         return self.known[key]
-
-    def _kept(self, cell: Cell) -> Ceilings | None:
-        return read_ceilings(self.root, of_cell(cell, self.environment)).get(cell.device.value)
 
     def probe(self, cell: Cell, precisions: Sequence[Precision], why: str = "again only for other packages") -> None:
         """Prints `why`, probes the device, and stores its ceilings.
@@ -118,13 +109,17 @@ class Prober:
         """
         load = self._probe_once(cell, precisions, why)
         if load and self._quiet.comes(f"The probe of {cell.device} was disturbed ({load})", _seconds(precisions)):
-            self._probe_once(cell, precisions, "again")
+            load = self._probe_once(cell, precisions, "again")
+        if load:
+            why = f"other programs disturbed the probe ({load})"
+            self.say(f"The peak speed of {cell.device} is unknown in this sweep: {why}")
 
     def _probe_once(self, cell: Cell, precisions: Sequence[Precision], why: str) -> str | None:
         """Probes once. Returns the load that disturbed the probe, or None if no load did, or if nothing was probed."""
         device = cell.device
         cell = replace(cell, engine=PROBING_ENGINE, keras=None)
-        before = self.known.setdefault(_probed(cell), self._kept(cell))
+        environment = of_cell(cell, self.environment)
+        before = self.known.setdefault(_probed(cell), read_ceilings(self.root, environment).get(device.value))
         if not self.hosts.can_probe(cell):
             return None
         about = f"{', '.join(precisions)}; about {_seconds(precisions)} s, {why}"
@@ -136,36 +131,31 @@ class Prober:
             return None
         load = None if is_allowed() else load_beside(outcome.system)
         if load:
-            ceilings = replace(ceilings, disturbed=dict.fromkeys(ceilings.probed, load))
+            return load
         self.known[_probed(cell)] = joined = before.joined(ceilings) if before else ceilings
         try:
             with writing_errors(CEILINGS):
-                keep_of_machine(self.root, of_cell(cell, self.environment), device.value, joined)
+                keep_of_machine(self.root, environment, device.value, joined)
         except (WriteError, RefusedError) as error:
             self.say(f"{error}. The next sweep probes again.")
-        return load
+        return None
 
     def after(self, cell: Cell, measured: Measurement | None, label: str) -> Ceilings | None:
         """Returns the ceilings of the cell's device after the cell `label` ran. Returns None if they are unknown.
 
-        The device is probed again if an ok and undisturbed cell was faster than its ceiling. It is also probed again
-        after its first cell if its first probe was disturbed.
+        The device is probed again, once in a sweep, if an ok and undisturbed cell was faster than its ceiling.
         """
         key = _probed(cell)
-        while self.num_reprobes[key] < MAX_REPROBES and (why := self._why_too_low(cell, measured, label)):
-            self.num_reprobes[key] += 1
-            self.probe(cell, formats_of(cell.precision), f"again: {why}")
-        return self.known.get(key)
-
-    def _why_too_low(self, cell: Cell, measured: Measurement | None, label: str) -> str | None:
-        ceilings_here = self.known.get(_probed(cell))
-        if ceilings_here is None or measured is None or (rate := flops_per_s(cell, measured)) is None:
-            return None
-        if load := ceilings_here.disturbance(cell.precision):
-            return None if self.num_reprobes[_probed(cell)] else f"it was disturbed ({load})"
-        ceilings = ceilings_of_cell(ceilings_here, cell, measured.num_devices)
+        known = self.known.get(key)
+        if known is None or measured is None or key in self._reprobed:
+            return known
+        rate = flops_per_s(cell, measured)
+        ceilings = ceilings_of_cell(known, cell, measured.num_devices)
         ceiling = ceilings.ceiling_of(cell.precision) if ceilings else None
-        return f"{label} was faster" if ceiling is not None and rate > ceiling else None
+        if rate is not None and ceiling is not None and rate > ceiling:
+            self._reprobed.add(key)
+            self.probe(cell, formats_of(cell.precision), f"again: {label} was faster")
+        return self.known[key]
 
 
 def _seconds(precisions: Sequence[Precision]) -> int:
@@ -175,15 +165,3 @@ def _seconds(precisions: Sequence[Precision]) -> int:
 
 def _probed(cell: Cell) -> Probed:
     return cell.device, cell.python
-
-
-def slow_formats(ceilings: Ceilings | None, precisions: Iterable[Precision]) -> Iterator[str]:
-    """Yields a sentence for each 16-bit format that is far slower than fp32, since the device has no units for it."""
-    rates = ceilings.flops_per_s if ceilings else {}
-    fp32 = rates.get(Precision.fp32)
-    for word in dict.fromkeys(word for precision in precisions for word in formats_of(precision)):
-        rate = rates.get(word)
-        if word in SIXTEEN_BITS and fp32 and rate and fp32 >= FAR_BELOW * rate:
-            rates_text = f"{significant(rate / 1e9, 2)} against {significant(fp32 / 1e9, 2)} GFLOP/s in fp32"
-            slower = f"at least about {fp32 / rate:.0f} times slower than in fp32"
-            yield f"{word} has no units on this device ({rates_text}): expect its cells to be {slower}"

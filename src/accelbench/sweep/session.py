@@ -30,7 +30,7 @@ from accelbench.schema.vocab import MODULE, SERVING, Device, Status
 from accelbench.settings.config import check_local
 from accelbench.sweep.context import SweepContext
 from accelbench.sweep.forecast import forecast
-from accelbench.sweep.prober import PROBING_ENGINE, Prober, Quiet, slow_formats
+from accelbench.sweep.prober import PROBING_ENGINE, Prober, Quiet
 from accelbench.sweep.terminal import SweepProgress
 
 MAX_OUTPUT = 20_000  # characters that are shown of the libraries' output for one cell, with -v
@@ -93,9 +93,7 @@ class Session:
         )
         self._progress = self._stack.enter_context(progress)
         for cells in grouped(runnable, lambda cell: (cell.device, cell.python)).values():
-            ceilings = self._prober.ceilings(cells[0])
-            for line in slow_formats(ceilings, [cell.precision for cell in cells]):
-                self.context.say(line)
+            self._prober.ceilings(cells[0])
         if runnable and not self._is_brief:
             expected = total(runnable, self.evidence)
             if len(runnable) > 1:
