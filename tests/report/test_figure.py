@@ -101,18 +101,14 @@ def test_a_question_about_cells_has_a_row_for_each(drawn, maker, name, expected)
 def test_requests_have_a_panel_for_each_workload_with_curves_and_the_limit(drawn, maker):
     found = drawn([*served(maker), *served(maker, "mlp")], "--question", "requests")
     assert found.count("p99 at most 50 ms") == found.count("requests/s offered") == 2
-    assert {"p99", "p90", "p50", "sure pass", "sure fail", "can't tell", "fp32, one at a time"} <= set(found)
+    assert {"p99 latency (ms)", "sure pass", "not a sure pass", "fp32, one at a time"} <= set(found)
 
 
-def test_trainings_to_a_target_have_their_arrivals_and_spans(here):
+def test_trainings_to_a_target_have_their_arrivals(here):
     records = [make_trained(seconds, seed=seed) for seed, seconds in enumerate([11.4, 12.9, None])]
     write_sweep(here / "runs/mine", *records)
-    expected = {"target": "percent of the seeds at the target", "spans": "seconds to the target"}
-    for name, text in expected.items():
-        assert main(["figure", "--out", f"{name}.svg", "--question", name]) == 0
-        found = words(here / f"{name}.svg")
-        assert text in found
-        assert any("fp32 b32" in word for word in found)
+    assert main(["figure", "--out", "target.svg", "--question", "target"]) == 0
+    assert {"percent of the seeds at the target", "fp32 b32"} <= set(words(here / "target.svg"))
 
 
 def test_the_files_name_decides_the_format_and_an_existing_file_is_replaced(here, maker):
@@ -148,17 +144,11 @@ SKIPPED = [Maker().record(Maker().cell(), Status.skipped, reason="no GPU")]
     ("records", "flags", "message"),
     [
         (BATCHES, ["--out", "a.jpg"], "--out a.jpg: should end in .svg, .pdf or .png"),
-        (BATCHES, ["--out", "folder"], "--out folder: should end in .svg, .pdf or .png"),
-        (BATCHES, [], "required: --out"),
         (BATCHES, ["--out", "taken/a.svg", "--question", "batch"], "taken/a.svg: not writable"),
         (BATCHES, ["--out", "a.svg", "--width", "1"], "--width 1: should be 3 to 20 inches"),
-        (BATCHES, ["--out", "a.svg", "--width", "nan"], "--width nan: should be 3 to 20 inches"),
-        (BATCHES, ["--out", "a.svg", "--width", "wide"], "--width wide: should be a number"),
         (BATCHES, ["--out", "a.svg", "--question", "bach"], "Did you mean batch? Choose from: batch."),
-        (BATCHES, ["--out", "a.svg", "--question", "engine"], "Choose from: batch."),
         (BATCHES, ["--out", "a.svg"], "no gains; --question batch has a chart"),
         (SINGLE, ["--out", "a.svg"], "so there are no gains"),
-        (SINGLE, ["--out", "a.svg", "--question", "batch"], "these records have no such chart"),
         (SKIPPED, ["--out", "a.svg"], "runs: no cell was measured, so there is nothing to draw"),
     ],
 )

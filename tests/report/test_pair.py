@@ -3,7 +3,6 @@
 import re
 from collections.abc import Callable
 from dataclasses import replace
-from itertools import combinations
 from pathlib import Path
 
 import pytest
@@ -12,12 +11,9 @@ from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.remote.webdriver import WebDriver
 from selenium.webdriver.support.wait import WebDriverWait
 
-from accelbench.answers.jobs import jobs
-from accelbench.answers.sentences import answers
 from accelbench.report import build
-from accelbench.report.read import cells_in, read_all
-from accelbench.report.tables import all_cells
-from accelbench.schema.vocab import Library, Mode, Status
+from accelbench.report.read import read_all
+from accelbench.schema.vocab import Library, Mode
 from accelbench.schema.workload import ModelSpec
 from browsing import open_page
 from report.conftest import RANDOM
@@ -35,7 +31,7 @@ RESNET = ModelSpec(
 
 @pytest.fixture(scope="module")
 def page(tmp_path_factory: pytest.TempPathFactory, maker) -> Path:
-    """Two interleaved precisions, a third one of another day, another batch, another job, and a cell that failed."""
+    """Two interleaved precisions, a third one of another day, another batch, and another job."""
     folder = tmp_path_factory.mktemp("pair")
     infer = {"mode": Mode.infer, "data": RANDOM, "model": RESNET}
     images = [replace(maker.cell(precision=word), **infer, batch_size=8) for word in ("fp32", "bf16")]
@@ -46,7 +42,6 @@ def page(tmp_path_factory: pytest.TempPathFactory, maker) -> Path:
             maker.at(maker.ok(maker.cell(precision="fp16"), 105), 50),
             maker.ok(maker.cell(batch_size=32), 50),
             *(maker.ok(cell, rate, data=None) for cell, rate in zip(images, (30, 60), strict=True)),
-            maker.record(maker.cell(precision="tf32"), Status.failed, reason="no <b>memory</b>"),
         ],
     )
     return build.build(read_all(folder / "results"), folder / "results", folder / "report")
@@ -74,11 +69,10 @@ def test_two_ticked_cells_have_both_speeds_the_ratio_and_how_sure_it_is(show) ->
     lines = bar(browser).splitlines()
     assert lines[0].startswith("PyTorch bf16 b128, mlp train: 18")  # the faster one first
     assert lines[1].startswith("PyTorch fp32 b128, mlp train: 10")
-    assert [lines[2][:5], lines[2].partition("), ")[2]] == ["1.80x", "sure; measured in turns"]
+    told = r"1\.80x \([\d.]+ to [\d.]+ by both intervals\); only the command decides how sure that is"
+    assert re.fullmatch(told, lines[2])
     address = browser.current_url
     pick(browser, "mlp-cpu-fp16-b128-train")  # instead of the one that was ticked first
-    assert "by both intervals), can't tell: " not in bar(browser)
-    assert "by both intervals), likely; not measured in turns" in bar(browser)
     ticked = browser.find_elements(By.CSS_SELECTOR, "#every .pick:checked")
     assert sorted(box.get_attribute("aria-label") for box in ticked) == [
         "compare mlp-cpu-bf16-b128-train",
@@ -103,27 +97,15 @@ def test_the_command_that_measures_both_in_turns_is_copied(show) -> None:
     WebDriverWait(browser, 5).until(lambda _: button.text == "copied")
 
 
-def test_a_pair_that_was_not_judged_has_its_ratio_and_no_word(show) -> None:
-    browser = show()
-    browser.execute_script("GAPS.clear()")
-    for word in ("fp32", "fp16"):
-        pick(browser, f"mlp-cpu-{word}-b128-train")
-    line = bar(browser).splitlines()[2]
-    assert re.fullmatch(
-        r"1\.\d\dx \([\d.]+ to [\d.]+ by both intervals\); only the command decides how sure that is", line
-    )
-
-
 @pytest.mark.parametrize(
     ("other", "refusal"),
     [
         ("resnet18-cpu-fp32-b8-infer-host", "Different jobs: mlp train, and resnet18 infer."),
         ("mlp-cpu-fp32-b32-train", "Different batches, 128 and 32: see Which batch size?"),
-        ("mlp-cpu-tf32-b128-train", "mlp-cpu-tf32-b128-train has no speed to compare: failed: no <b>memory</b>."),
     ],
 )
 def test_cells_that_do_not_compare_are_refused_in_a_sentence(show, other: str, refusal: str) -> None:
-    browser = show("#also=failed")
+    browser = show()
     pick(browser, "mlp-cpu-fp32-b128-train")
     pick(browser, other)
     assert refusal in bar(browser)
@@ -131,18 +113,3 @@ def test_cells_that_do_not_compare_are_refused_in_a_sentence(show, other: str, r
     for link in browser.find_elements(By.CSS_SELECTOR, "#pair a"):
         link.click()
         assert browser.switch_to.active_element.get_attribute("id") == "which-batch-size"
-
-
-def test_each_two_cells_of_one_job_and_batch_are_judged_once(page: Path) -> None:
-    sweeps = read_all(page.parents[1] / "results")
-    every = jobs(answers(cells_in(sweeps)))
-    gaps = all_cells.cells(sweeps, every)["gaps"]
-    alike = [cell for job in every for cell in job.answer.group.cells]
-    both = [
-        {first.measured_key, second.measured_key}
-        for first, second in combinations(alike, 2)
-        if (first.workload_key, first.cell.batch_size) == (second.workload_key, second.cell.batch_size)
-    ]
-    assert len(gaps) == len(both) == 4
-    assert all({first, second} in both for first, second, *_ in gaps)
-    assert [ratio >= 1 for _, _, ratio, *_ in gaps] == [True] * 4

@@ -106,7 +106,7 @@ def view(chosen: Namespace, console: Console) -> int:
         "--question",
         metavar="WHAT",
         help="draw another chart of the report instead: device, precision, batch, engine, options, time, limit, "
-        "requests, target or spans",
+        "requests or target",
     ),
     flag("--width", metavar="7", type=float, default=7.0, help="inches (7)"),
 )

@@ -1,7 +1,6 @@
 """Answers users' questions about the measurements. An answer has a sentence, the lines of a chart, and a table."""
 
 import math
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
@@ -17,7 +16,7 @@ from accelbench.report.tables.all_cells import name_on_page
 from accelbench.report.tables.table import Column, Entry, Table, number, percent, tabulate_known
 from accelbench.schema.record import Value
 from accelbench.schema.serialize import grouped
-from accelbench.schema.vocab import Mode, Phase
+from accelbench.schema.vocab import Phase
 from accelbench.stats.order_statistics import median
 
 MAX_VALUES = 4  # of a setting that the sentence names, at most
@@ -26,7 +25,6 @@ WAITING = (Phase.data_wait, Phase.copy_in, Phase.copy_out, Phase.framework)
 LIMITS = ("limit_ms", "limit_percentile")
 # Drawn columns of a probe.
 DRAWN = ("offered_per_s", "verdict", "miss_share", *LIMITS, *(f"request_p{each}_ms" for each in (50, 90, 99, 999)))
-ONE_COLOUR = 0.95  # share of a step: if one phase takes more, a bar does not show the others
 
 
 class Line(NamedTuple):
@@ -37,7 +35,7 @@ class Line(NamedTuple):
     text: str  # beside the value
     value: float = 0.0  # a ratio or percent; 0 if the line has `probe`
     bounds: tuple[float, float] | None = None
-    # the parts of a bar by their names, or the drawn columns of a process, if the line is about a single process
+    # the parts of a bar, in percent, or the drawn columns of a process, if the line is about a single process
     probe: Mapping[str, Value] | None = None
 
 
@@ -48,7 +46,7 @@ class QuestionSection:
     name: str  # such as `batch`; the sections of several workloads share it
     title: str
     sentence: str
-    kind: Literal["times", "percent", "phases", "requests", "arrivals", "spans"]
+    kind: Literal["times", "percent", "phases", "requests", "arrivals"]
     lines: list[Line]  # the page draws only the first lines of many
     unit: str = ""  # label of the axis of a chart with marks or bars
     gaps: Sequence[Gap] = ()  # the gaps of the lines, if `kind` is `times`
@@ -71,22 +69,6 @@ CAPACITY_COLUMNS: list[Column[Capacity]] = [
     Column("J/request", "energy_j_per_request", number),
     Column("cost of a million", "cost_per_million_requests", number),
     Column("how sure", lambda capacity: capacity.how_sure),
-]
-TOKEN_NOTE = (
-    'The column "tokens/s in all" has the cell\'s speed, computed from all its processes. Its time includes the '
-    "prefill. The other numbers are from the process whose speed is nearest to the cell's speed. The column \"decode "
-    'tokens/s" has the speed after the first token of each sequence, in the median generation. The columns "from" and '
-    '"to" have the ends of its 95 % interval. The columns "a token" have percentiles of the time of a decode step, '
-    "which makes one token of every sequence. Sampling is greedy, and no sequence ends early."
-)
-TOKEN_COLUMNS: list[Column[MeasuredCell]] = [
-    Column("cell", lambda cell: cell.label),
-    Column("tokens/s in all", "tokens_per_s", number),
-    Column("decode tokens/s", "decode_tokens_per_s", number),
-    *(Column(word, f"decode_tokens_per_s_{end}", number) for word, end in (("from", "low"), ("to", "high"))),
-    Column("first token (ms)", "ttft_ms", number),
-    *(Column(f"a token, p{percent} (ms)", f"tpot_p{percent}_ms", number) for percent in (50, 90, 99)),
-    Column("key-value cache (MB)", "kv_cache_mb", number),
 ]
 TARGET_NOTE = (
     'The column "seconds" has the median time until the end of the evaluation that reached the target. Its 95 % '
@@ -115,7 +97,7 @@ def questions(cells: Sequence[MeasuredCell], answers: Sequence[Answer]) -> list[
     by_engine = (grouped(answer.group.cells, lambda cell: cell.cell.engine).values() for answer in answers)
     fastest = [of_engine[0] for engines in by_engine for of_engine in engines]
     found = [*(_gained(axis, cells) for axis in AXES), _time(fastest), _limit(fastest)]
-    return [*_requests(cells), *_arrivals(cells), *_generation(answers), *filter(None, found)]
+    return [*_requests(cells), *_arrivals(cells), *filter(None, found)]
 
 
 def _requests(cells: Sequence[MeasuredCell]) -> Iterator[QuestionSection]:
@@ -138,42 +120,21 @@ def _requests(cells: Sequence[MeasuredCell]) -> Iterator[QuestionSection]:
 
 
 def _arrivals(cells: Sequence[MeasuredCell]) -> Iterator[QuestionSection]:
-    """Yields two sections for each workload that was trained to a target.
-
-    The first section has a line for each run. The second section shows how the time of the median run is divided. It is
-    left out if no median run reached the target.
-    """
+    """Yields a section with a line for each run, for each workload that was trained to a target."""
     answers = target_answers(cells)
     for answer in answers:
-        about = f" {answer.what}" if len(answers) > 1 else ""
-        runs, spans, longest = [], [], []
+        lines = []
         for setting in answer.settings:
             name = name_on_page(setting.cell)
-            runs += [Line(name, setting.name, str(run.process.cell.seed), probe=_ends(run)) for run in setting.runs]
-            spans_s = setting.middle.spans_s
-            if total_s := sum(spans_s.values()):
-                total = f"{significant(total_s)} s"
-                spans.append(Line(name, setting.name, total, probe=dict(spans_s)))
-                most = max(spans_s, key=spans_s.__getitem__)
-                percent = significant(100 * spans_s[most] / total_s, 2)
-                longest.append(f"{setting.name}: {most} takes {percent} % of {total}")
+            lines += [Line(name, setting.name, str(run.process.cell.seed), probe=_ends(run)) for run in setting.runs]
         yield QuestionSection(
             name="target",
-            title=f"How long to the target?{about}",
+            title="How long to the target?" + (f" {answer.what}" if len(answers) > 1 else ""),
             sentence=answer.sentence,
             kind="arrivals",
-            lines=runs,
+            lines=lines,
             table=_target_table(answer),
         )
-        if spans:
-            yield QuestionSection(
-                name="spans",
-                title=f"Where does the time to the target go?{about}",
-                sentence=f"{'; '.join(longest)}. A bar shows the time that the median run of a setting took until an "
-                "evaluation reached the target.",
-                kind="spans",
-                lines=spans,
-            )
 
 
 def _target_table(answer: TargetAnswer) -> Table | None:
@@ -182,19 +143,6 @@ def _target_table(answer: TargetAnswer) -> Table | None:
     against = Column[Setting]("the fastest is", lambda setting: leads.get(setting.name))
     columns = [*TARGET_COLUMNS[:4], against, *TARGET_COLUMNS[4:]]
     return tabulate_known("Each setting, with its clocks", columns, answer.settings, [TARGET_NOTE])
-
-
-def _generation(answers: Sequence[Answer]) -> Iterator[QuestionSection]:
-    if found := [answer for answer in answers if answer.fastest.cell.mode == Mode.generate]:
-        cells = [cell for each in found for cell in each.group.cells]
-        yield QuestionSection(
-            name="tokens",
-            title="How many tokens per second?",
-            sentence=" ".join(f"{each.title}: {each.sentence}" for each in found),
-            kind="times",
-            lines=[],
-            table=tabulate_known("Each cell that generates", TOKEN_COLUMNS, cells, [TOKEN_NOTE]),
-        )
 
 
 def _ends(run: Run) -> dict[str, Value]:
@@ -245,42 +193,44 @@ def _summaries(found: Sequence[Pair], axis: Axis) -> Iterator[str]:
 
 
 def _time(fastest: Sequence[MeasuredCell]) -> QuestionSection | None:
-    known = [(cell, lengths) for cell in fastest if (lengths := phases_ms(cell.row))]
-    if all(len([ms for ms in lengths.values() if ms]) < 2 for _, lengths in known):
+    ranked, waits = [], []
+    for cell in fastest:
+        lengths_ms = phases_ms(cell.row)
+        total_ms = sum(lengths_ms.values())
+        if max(lengths_ms.values(), default=0.0) < total_ms:  # at least two phases
+            percents = {phase.value: 100 * length / total_ms for phase, length in lengths_ms.items()}
+            line = Line(name_on_page(cell), cell.label, f"{significant(total_ms)} ms", probe=percents)
+            ranked.append((max(percents.values()), line))
+            waits.append(sum(percents.get(phase.value, 0.0) for phase in WAITING))
+    if not ranked:
         return None
-    waits = [(sum(ms.get(phase, 0.0) for phase in WAITING) / sum(ms.values()), cell.label) for cell, ms in known]
-    middle = median([share for share, _ in waits])
-    largest, label = max(waits)
-    sentence = (
-        f"Waiting for data, copying and the framework take {significant(100 * middle, 2)} % of a step (median of the "
-        f"cells). They take the largest share in {label}: {significant(100 * largest, 2)} %."
+    share = significant(median(waits), 2)
+    return QuestionSection(
+        name="time",
+        title="Where does the time go?",
+        sentence=f"Waiting for data, copying and the framework take {share} % of a step (median of the cells).",
+        kind="phases",
+        unit="percent of a step",
+        lines=[line for _, line in sorted(ranked)],
     )
-    lines = []
-    for cell, ms in sorted(known, key=lambda pair: max(pair[1].values()) / sum(pair[1].values())):
-        total_ms = sum(ms.values())
-        if max(ms.values()) < ONE_COLOUR * total_ms:
-            percents = {phase.value: 100 * length / total_ms for phase, length in ms.items()}
-            lines.append(Line(name_on_page(cell), cell.label, f"{significant(total_ms)} ms", probe=percents))
-    return QuestionSection(name="time", title="Where does the time go?", sentence=sentence, kind="phases", lines=lines)
 
 
 def _limit(fastest: Sequence[MeasuredCell]) -> QuestionSection | None:
-    shares = {id(cell): 100 * (cell.number("mfu") or 0.0) for cell in fastest}
-    known = sorted((cell for cell in fastest if 0 < shares[id(cell)] <= 100), key=lambda cell: -shares[id(cell)])
-    if not known:
-        return None
-    bounds = Counter(str(cell.row["bound"] or "unknown") for cell in known)
-    ends = dict.fromkeys(significant(shares[id(cell)], 2) for cell in (known[-1], known[0]))
-    sentence = (
-        f"The fastest cells reach {' to '.join(ends)} % of the operations per second that their device reached in the "
-        f"probe. What limits their speed: {', '.join(f'{bound} in {num}' for bound, num in bounds.most_common())}."
-    )
-    if beyond := [cell.label for cell in fastest if shares[id(cell)] > 100]:
-        sentence += f" These cells ran faster than the probe and are not drawn: {', '.join(beyond)}."
     lines = []
-    for cell in known:
-        percent = shares[id(cell)]
-        bound = cell.row["bound"]
-        text = f"{significant(percent, 2)} %" + (f", {bound}" if bound else "")
-        lines.append(Line(name_on_page(cell), cell.label, text, percent))
-    return QuestionSection(name="limit", title="How near to the limit?", sentence=sentence, kind="percent", lines=lines)
+    for cell in fastest:
+        if share := cell.number("mfu"):
+            bound = cell.row["bound"]
+            text = f"{significant(100 * share, 2)} %" + (f", {bound}" if bound else "")
+            lines.append(Line(name_on_page(cell), cell.label, text, 100 * share))
+    if not lines:
+        return None
+    lines.sort(key=lambda line: -line.value)
+    ends = dict.fromkeys(significant(line.value, 2) for line in (lines[-1], lines[0]))
+    return QuestionSection(
+        name="limit",
+        title="How near to the limit?",
+        sentence=f"The fastest cells reach {' to '.join(ends)} % of the operations per second of their device's probe.",
+        kind="percent",
+        unit="percent of the device's peak operations per second",
+        lines=lines,
+    )

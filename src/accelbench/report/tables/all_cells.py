@@ -9,12 +9,11 @@ Cells with equal values in all columns of `series` form a line of a chart. A col
 """
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import combinations, islice
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from accelbench.answers.cells import MeasuredCell, gap
+from accelbench.answers.cells import MeasuredCell
 from accelbench.answers.jobs import Job
 from accelbench.answers.process import NOT_RUN
 from accelbench.answers.sentences import verdict_text
@@ -24,20 +23,18 @@ from accelbench.presentation import checked_words
 from accelbench.report import csv_file
 from accelbench.report.read import Sweep, cells_in
 from accelbench.schema.record import TRACKING, UNTRACKED, Row
-from accelbench.schema.serialize import grouped
 from accelbench.schema.vocab import Device, Engine, Mode, Precision, Status
 
 COLUMNS = json.loads((Path(__file__).parents[1] / "templates" / "columns.json").read_text(encoding="utf-8"))
 # Cells with one of these outcomes share a line for each reason.
 FOLDED = (Status.skipped, NOT_RUN)
-MAX_GAPS = 2000  # larger groups of cells would slow down the page
 
 
 def cells(sweeps: Sequence[Sweep], jobs: Sequence[Job]) -> dict[str, Any]:
     """Returns the data of all cells for the page's script, as plain JSON values, in the order of the plans.
 
     `columns` are the columns of the table in which any cell has a value. `rows` has, for each cell, the values of the
-    keys in `names`. `gaps` compares the cells of a job with each other (see `_gaps`).
+    keys in `names`.
     """
     csv_rows = list(csv_file.rows(sweeps))
     job_of = {cell.measured_key: job for job in jobs for cell in job.answer.group.cells}
@@ -54,7 +51,6 @@ def cells(sweeps: Sequence[Sweep], jobs: Sequence[Job]) -> dict[str, Any]:
         "names": list(rows[0]) if rows else [],
         "rows": [list(row.values()) for row in rows],
         "csv": list(csv_rows[0]) if csv_rows else [],
-        "gaps": list(islice(_gaps(jobs), MAX_GAPS)),
         "columns": columns,
         "main": [column["name"] for column in COLUMNS["main"]],
         "folded": FOLDED,
@@ -79,20 +75,6 @@ def _place_in(job: Job | None, cell: MeasuredCell) -> Row:
         "share": (cell.speed or 0.0) / (job.answer.fastest.speed or 1.0),
         "against": verdict_text(job.answer.group, cell) or None,
     }
-
-
-def _gaps(jobs: Iterable[Job]) -> Iterator[list[Any]]:
-    """Yields a comparison for any two cells that have the same job and batch.
-
-    It has the keys of both cells, the ratio of their speeds, its bounds, whether the cells were interleaved, how sure
-    the ratio is, and why.
-    """
-    for job in jobs:
-        for alike in grouped(job.answer.group.cells, lambda cell: cell.cell.batch_size).values():
-            for first, second in combinations(alike, 2):
-                of_two = gap(first, second)
-                keys = [first.measured_key, second.measured_key]
-                yield [*keys, of_two.ratio, of_two.bounds, of_two.is_interleaved, of_two.word, of_two.why]
 
 
 def name_on_page(cell: MeasuredCell) -> str:

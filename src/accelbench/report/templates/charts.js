@@ -234,7 +234,7 @@ function drawQuestions(shown) {
     const section = box.closest(".question");
     section.hidden = document.querySelector(`nav [href="#${section.querySelector("h2").id}"]`).hidden = !lines.length;
     const axis = {times: "times as fast", percent: "percent", phases: "phases of a step",
-      requests: "latency by requests/s", arrivals: "share that arrived by seconds", spans: "seconds to the target"}[kind];
+      requests: "latency by requests/s", arrivals: "share that arrived by seconds"}[kind];
     const what = `${axis}. ${section.querySelector("p").textContent.replace(/\.$/, "")}`;
     const note = inside.length > MAX_ROWS ? `${MAX_ROWS} of ${inside.length}: filter for others.` : "";
     if (kind === "requests") box.replaceChildren(...lines.length ? requests(title, inside, what) : []);
@@ -247,12 +247,12 @@ function drawQuestions(shown) {
 function linesOf(lines, kind) {
   const ends = lines.flatMap(([, , , value, bounds]) => [value, ...bounds ?? []]);
   const [low, high] = [Math.min(1, ...ends) / 1.08, Math.max(1, ...ends) * 1.08], bottom = lines.length * ROW + 4;
-  const most = kind === "spans" ? Math.max(...lines.map(total)) : 100;
+  const most = Math.max(100, ...ends);
   const x = kind === "times" ? value => 6 + (WIDTH - 12) * Math.log(value / low) / Math.log(high / low)
     : value => 6 + (WIDTH - 12) * value / most;
   const axes = make("g", {class: "axes", "aria-hidden": "true"}), marks = make("g");
   for (const tick of kind === "times" ? ticks(low, high) : evenly(0, most)) {
-    const words = kind === "times" ? (tick === 1 ? "equal" : `${tick}x`) : `${tick} ${kind === "spans" ? "s" : "%"}`;
+    const words = kind === "times" ? (tick === 1 ? "equal" : `${tick}x`) : `${tick} %`;
     axes.append(line(x(tick), 0, x(tick), bottom, kind === "times" && tick === 1 ? "base" : "grid"),
       make("text", {x: Math.max(18, Math.min(WIDTH - 18, x(tick))), y: bottom + 12, "text-anchor": "middle"}, words));
   }
@@ -381,9 +381,7 @@ const percentOf = (cell, phase) => 100 * lengthOf(cell, phase) / PHASES.reduce((
 // Of a line with a stacked bar: its parts, each with its length on the axis.
 const partsOf = {
   phases: ([cell]) => PHASES.map(phase => [phase, percentOf(cell, phase)]),
-  spans: ([, , , , , spans]) => ["start", "data", "build", "compile", "train", "evaluate"].map(name => [name, spans[name]]),
 };
-const total = each => partsOf.spans(each).reduce((sum, [, seconds]) => sum + seconds, 0);
 function stacked(parts, middle, x) {
   let left = 0;
   return parts.map(([name, length]) => {
@@ -393,9 +391,8 @@ function stacked(parts, middle, x) {
 }
 
 function partLegend(lines, parts) {
-  const least = parts === partsOf.spans ? Math.max(...lines.map(total)) / 200 : 0.5;  // less can't be seen
   const used = parts(lines[0]).map(([name]) => name)
-    .filter(name => lines.some(each => parts(each).some(([own, length]) => own === name && length > least)));
+    .filter(name => lines.some(each => parts(each).some(([own, length]) => own === name && length > 0.5)));
   return make("ul", {class: "legend"}, ...used.map(name => entry(name.replace("_", " "), name, make("rect", {class: "bar", width: 34, height: 12}))));
 }
 

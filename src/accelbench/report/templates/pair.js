@@ -1,6 +1,5 @@
 "use strict";
-// Two cells that are ticked in the table: their speeds, and what the answers have on them. Nothing is judged here.
-const GAPS = new Map(DATA.gaps.map(([first, second, ...gap]) => [`${first} ${second}`, gap]));
+// Two cells that are ticked in the table: their speeds and the ratio. Nothing is judged here.
 
 function compareWith(cell) {
   if (state.pair.includes(cell)) state.pair = state.pair.filter(other => other !== cell);
@@ -9,16 +8,12 @@ function compareWith(cell) {
   writeHash();
 }
 
-// The faster cell, the slower one, and the gap between them. Of very many pairs, some have only the ratio and its bounds.
+// The faster cell, the slower one, the ratio of their speeds, and its bounds by both intervals.
 function gapOf(a, b) {
-  for (const [first, second] of [[a, b], [b, a]]) {
-    const gap = GAPS.get(`${first.cell} ${second.cell}`);
-    if (gap) return [first, second, ...gap];
-  }
   const [first, second] = a.samples_per_s < b.samples_per_s ? [b, a] : [a, b];
   const ends = [first.samples_per_s_low / second.samples_per_s_high, first.samples_per_s_high / second.samples_per_s_low];
   const hasEnds = [first, second].every(cell => cell.samples_per_s_low && cell.samples_per_s_high);
-  return [first, second, first.samples_per_s / second.samples_per_s, hasEnds ? ends : null, false, null, ""];
+  return [first, second, first.samples_per_s / second.samples_per_s, hasEnds ? ends : null];
 }
 
 // Why two cells are not compared; empty if they are.
@@ -42,11 +37,9 @@ function speedOf(cell) {
   return `${text(cell[name])} ${name.split("_")[0]}/s` + (ends.length ? ` (${ends.map(end => text(scale * end)).join(" to ")})` : "");
 }
 
-function answerOf([first, second, ratio, bounds, isInterleaved, word, why]) {
-  const within = bounds ? ` (${bounds.map(end => text(end)).join(" to ")}${isInterleaved ? "" : " by both intervals"})` : "";
-  if (!word) return [make("b", {}, `${text(ratio)}x`), `${within}; only the command decides how sure that is`];
-  const turns = isInterleaved ? "measured in turns" : "not measured in turns";
-  return [make("b", {}, `${text(ratio)}x`), `${within}, ${word}${why ? `: ${why}` : ""}; ${turns}`];
+function answerOf([, , ratio, bounds]) {
+  const within = bounds ? ` (${bounds.map(end => text(end)).join(" to ")} by both intervals)` : "";
+  return [make("b", {}, `${text(ratio)}x`), `${within}; only the command decides how sure that is`];
 }
 
 const quoted = words => `'${words.replaceAll("'", "'\\''")}'`;
