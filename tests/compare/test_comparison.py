@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
-from accelbench.compare.comparison import Terms, answer, terms
+from accelbench.compare.comparison import Terms, answer, compared, terms
 from accelbench.compare.record_sets import RecordSet, Selection
 from accelbench.errors import UserError
 from accelbench.schema.cell import KerasSettings
@@ -163,3 +163,15 @@ def test_the_terms_are_read_as_they_are_written():
     for margin, fail_if in [*wrong, *((text, None) for text in ("2", "x%", "-1%", ""))]:
         with pytest.raises(UserError, match=r"below 100%, such as (slower:)?5%"):
             terms(margin, fail_if, anyway=False)
+
+
+def test_the_more_pairs_there_are_the_wider_is_the_interval_of_each():
+    def interval(*sizes):
+        first = both(*(records(1000.0, batch_size=size) for size in sizes))
+        second = both(*(records(1100.0, batch_size=size) for size in sizes))
+        later = [replace(one, started_at=one.started_at.replace(":00:00", ":30:00")) for one in second.processes]
+        (_, ratio), *_ = compared(first, replace(second, processes=later), anyway=True).pairs
+        return ratio.low, ratio.high
+
+    (low, high), (lowest, highest) = interval(8), interval(8, 16, 32)
+    assert lowest < low < high < highest

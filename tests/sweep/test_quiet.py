@@ -118,7 +118,7 @@ def test_a_cell_that_is_disturbed_again_is_marked_and_not_repeated_once_more(loa
     assert outcomes(project) == ["disturbed"]
     assert re.search(rf"\[1/1\] mlp-cpu-fp32-b32-infer +disturbed: {re.escape(REASON)}", said)
     assert record.measurement.blocks  # the raw times stay
-    assert said.count("samples/s") == 1
+    assert "samples/s" not in said
 
 
 def test_a_machine_that_stays_busy_costs_a_wait_and_no_repeat(loaded, project, machine):

@@ -1,10 +1,6 @@
 """`accelbench compare`, `regressions` and `bisect`: is B as fast as A, and which commit changed the speed?"""
 
-import dataclasses
-import json
 from argparse import Namespace
-from collections import Counter
-from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,7 +16,7 @@ from accelbench.rules.conditions import Rule
 from accelbench.schema.vocab import UNEXPECTED
 
 if TYPE_CHECKING:
-    from accelbench.compare.comparison import CellChange, Terms
+    from accelbench.compare.comparison import Terms
 
 COMPARE = """\
 Compares cells with the same settings. If A and B share no cell, it ignores settings for which A and B have no value \
@@ -150,56 +146,22 @@ def _measure(names: list[str], chosen: Namespace, terms: "Terms", console: Conso
 
 @command(
     "regressions",
-    "list the cells that changed between two git revisions",
-    flag("--json", help="print each cell as JSON"),
-    flag("--anyway", help="also test cells that were not interleaved"),
+    "former name of `compare FOLDER@REV1 FOLDER@REV2 --fail-if slower:0%%`",
     flag("range", metavar="[FOLDER]@REV1..REV2", help="two git revisions of the records in FOLDER (results)"),
-    usage="[--json] [--anyway] [FOLDER]@REV1..REV2",
+    usage="[FOLDER]@REV1..REV2",
 )
 def regressions(chosen: Namespace, console: Console) -> int:
-    """Names the cells that changed."""
+    """Compares two revisions. The next release has no such command."""
     from accelbench.compare import comparison, record_sets
-    from accelbench.compare.comparison import Change, changes
 
     folder, sign, revisions = chosen.range.rpartition("@")
-    words = revisions.split("..")
-    if not sign or len(words) != 2 or not all(words):
+    names = [f"{folder}@{word}" for word in revisions.split("..") if word]
+    if not sign or len(names) != 2:
         raise UserError(f"regressions: expects two revisions, such as results@1f3c9ab..77d0e2c, not {chosen.range}")
-    first, second = (record_sets.find(f"{folder}@{word}") for word in words)
-    for records, word in zip((first, second), words, strict=True):
-        if records.selection != record_sets.Selection.revision:
-            raise UserError(f"regressions: {word} is no git revision or branch of these records")
-    if len({*comparison.machines(first), *comparison.machines(second)}) > 1:
-        raise UserError("regressions: the records come from several machines; `accelbench compare` compares machines")
-    compared = comparison.compared(first, second, anyway=chosen.anyway)
-    if varied := compared.matching.varied:
-        raise UserError(f"regressions: the revisions share no cell, because their cells differ in {', '.join(varied)}")
-    cells = changes([pair for pair, _ in compared.pairs], anyway=chosen.anyway)
-    notes = [f"{records.name}: {comparison.described(records)}" for records in (first, second)] + compared.warnings
-    if compared.matching.num_unpaired:
-        notes.append(f"{compared.matching.num_unpaired} cells were measured at only one of the revisions")
-    if chosen.json:
-        print(json.dumps({"cells": [dataclasses.asdict(cell) for cell in cells], "notes": notes}, indent=1))
-    else:
-        say(console, *_lines(cells), *notes)
-    if all(cell.change == Change.cant_tell for cell in cells):
-        raise UserError("regressions: no cell could be tested; docs/comparing.md explains how to measure two revisions")
-    return int(any(cell.change in (Change.failed, Change.slower) for cell in cells))
-
-
-def _lines(cells: "Sequence[CellChange]") -> Iterator[str]:
-    from accelbench.compare.comparison import Change, difference
-
-    counts = Counter(cell.change for cell in cells)
-    yield ", ".join(f"{counts[change]} {change}" for change in Change if counts[change]) or "nothing ran"
-    for cell in sorted(cells, key=lambda cell: cell.change == Change.cant_tell):
-        name = f"  {cell.label:<42} "
-        if cell.change in (Change.slower, Change.faster):
-            yield f"{name}{cell.change:<8}{difference(cell)}"
-        elif cell.change == Change.failed:
-            yield f"{name}{cell.change:<8}at the second revision: {cell.why}"
-        elif cell.change == Change.cant_tell:
-            yield f"{name}{cell.change}: {cell.why}"
+    now = f"accelbench compare {' '.join(names)} --fail-if slower:0%"
+    say(console, f"The next release has no `regressions`: type {now}")
+    terms = comparison.Terms(max_slower=0.0, may_pass_undecided=True)
+    return comparison.answer(record_sets.find(names[0]), record_sets.find(names[1]), terms, console)
 
 
 @command(

@@ -1,15 +1,9 @@
-"""Computes the answer of `accelbench compare`: whether A and B are comparable, and a verdict for each pair of cells.
+"""Computes the answer of `accelbench compare`: whether A and B are comparable, and a verdict for each pair of cells."""
 
-It also computes the answer of `accelbench regressions`: which cells changed between two revisions. If no cell
-changed, the probability that this answer names one is at most `ALPHA`.
-"""
-
-import math
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Any, NamedTuple
 
 from rich.console import Console
@@ -100,7 +94,9 @@ def compared(first: RecordSet, second: RecordSet, *, anyway: bool) -> Compared:
     for letter, records in (("A", first), ("B", second)):
         warnings += [f"{letter}: {note}" for note in listed(records.notes)]
     ran = [one for one in matching.pairs if not one.is_skipped]
-    pairs = [(one, compare_processes(one.first, one.second, anyway=anyway)) for one in ran]
+    # The more pairs, the wider each interval (Bonferroni). If no speed differs, 95 % of all comparisons name no pair.
+    confidence = 1 - (1 - CONFIDENCE) / max(1, len(ran))
+    pairs = [(one, compare_processes(one.first, one.second, confidence, anyway=anyway)) for one in ran]
     return Compared(matching, pairs, warnings)
 
 
@@ -118,7 +114,8 @@ def answer(first: RecordSet, second: RecordSet, terms: Terms, console: Console) 
         say(console, f"Compared: {name}: {values}")
     for warning in result.warnings:
         say(console, warning, "yellow")
-    say(console, f"\nB's samples/s against A's, with the {100 * CONFIDENCE:g} % interval of the difference:")
+    together = f", corrected for {len(result.pairs)} pairs" if len(result.pairs) > 1 else ""
+    say(console, f"\nB's samples/s against A's, with the {100 * CONFIDENCE:g} % interval of the difference{together}:")
     counts = Counter[Verdict]()
     for pair, ratio in result.pairs:
         verdict = ratio.verdict(terms.margin)
@@ -252,50 +249,3 @@ def described(records: RecordSet) -> str:
 
 def _listed(values: Iterable[str]) -> str:
     return ", ".join(sorted(values))
-
-
-ALPHA = 0.05  # probability that a list of unchanged cells names at least one as changed
-
-
-class Change(StrEnum):
-    """The change of a cell between two revisions. It is `failed` if only the first revision has ok processes."""
-
-    failed, slower, faster = "failed", "slower", "faster"
-    none_found, cant_tell = "no change found", "can't tell"
-
-
-@dataclass(frozen=True, kw_only=True)
-class CellChange(SpeedRatio):
-    """A cell at two revisions. The ratio is its speed at the second revision divided by its speed at the first."""
-
-    label: str
-    change: Change
-    why: str  # why there is no verdict, or how the cell failed; else empty
-
-
-def changes(pairs: Sequence[Match], *, anyway: bool = False) -> list[CellChange]:
-    """Returns the change of each cell, sorted by the kind of change. Within each kind, the largest change comes first.
-
-    If `anyway` is true, cells that were not interleaved are tested, too.
-    """
-    # The more cells, the wider each interval (Bonferroni). If no cell changed, the probability that the list names one
-    # is at most `ALPHA`.
-    confidence = 1 - ALPHA / max(1, len(pairs))
-    cells = [_change(pair, compare_processes(pair.first, pair.second, confidence, anyway=anyway)) for pair in pairs]
-    order = list(Change)
-    return sorted(cells, key=lambda cell: (order.index(cell.change), -abs(math.log(cell.ratio or 1.0))))
-
-
-def _change(pair: Match, ratio: SpeedRatio) -> CellChange:
-    change, why = Change.cant_tell, ""
-    if ratio.num_first and pair.second and not ratio.num_second:
-        change = Change.failed
-        why = ", ".join(dict.fromkeys(process.outcome for process in pair.second))
-    elif ratio.ratio is None:
-        why = f"it takes {MIN_PROCESSES} processes a side"
-    elif not ratio.interleaved:
-        why = "not interleaved"
-    else:
-        verdict = ratio.verdict(margin=0.0)
-        change = {Verdict.faster: Change.faster, Verdict.slower: Change.slower}.get(verdict, Change.none_found)
-    return CellChange(label=pair.label, change=change, why=why, **vars(ratio))
