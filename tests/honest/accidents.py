@@ -1,7 +1,6 @@
 """Programs that do something else than their authors believe, by accident; a user should hear of each."""
 
 import functools
-from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import torch
@@ -80,21 +79,6 @@ class Quantised(Plain):
     def __init__(self):
         super().__init__()
         self.body = torch.ao.quantization.quantize_dynamic(deep(), {nn.Linear}, torch.qint8)
-
-
-class HalfInThread(Deep):
-    """Computes in a thread, where autocast is on."""
-
-    pool = None
-
-    def compute(self, x):
-        with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
-            return self.body(x).float()
-
-    def forward(self, x):
-        if self.pool is None:
-            self.pool = ThreadPoolExecutor(1)
-        return self.head(self.pool.submit(self.compute, x).result())
 
 
 # Outputs.

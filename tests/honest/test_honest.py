@@ -224,7 +224,6 @@ ACCIDENTS = [
     # precision and device
     accident("HalfInside", "bf16|bfloat16", quick="infer"),
     accident("Quantised", "int8|not observed", quick="infer"),
-    accident("HalfInThread", "bf16|not observed", quick="infer"),
     accident("NumpysThreads", "threads", window=Window(measure_s=0.8, latency_s=0.2)),
     accident("Plain", "finite", modes="train", precisions="fp16", where="networks", loss="accidents.overflows"),
     # outputs

@@ -176,13 +176,6 @@ def test_products_ran_as_asked_unless_most_is_coarser_or_next_to_none_is_so(flop
     assert (len(list(findings.warnings(asked))), len(list(findings.notes(asked)))) == (coarser, finer)
 
 
-def test_products_of_other_threads_are_not_observed():
-    products = Products(flops={"float32": 1}, in_other_threads=True)
-    assert products.check().share is None
-    assert "threads of the user's code" in next(Observations(products=products).warnings("float32"))
-    assert Products(flops={"float32": 1}).check().share == 1.0
-
-
 def trained(num_changed=0, **changes):
     """A training with four tensors of ten numbers each; the first ones have changed."""
     before = {name: State(1, True) for name in "abcd"}

@@ -361,7 +361,6 @@ class Products:
     devices: dict[str, int] = field(default_factory=dict)  # library's name of a device -> operations on this device
     uncounted: set[str] = field(default_factory=set)  # operators that may be products, of an unknown size
     of: str = "matrix products"  # which products are counted, for messages: some engines count only a part
-    in_other_threads: bool = False  # whether layers ran in threads where operators were not observed
 
     @property
     def total(self) -> int:
@@ -397,7 +396,7 @@ class Products:
                 yield f"{100 * share:.0f} % of the operations of {self.of} ran in {name}, not in {expected}"
 
     def check(self) -> Check:
-        if not self.total or self.in_other_threads:
+        if not self.total:
             return Check(promise=Promise.precision)
         formats = ", ".join(f"{100 * share:.3g} % in {name}" for name, share in self.shares().items())
         share = None if self.uncounted else 1.0
@@ -534,8 +533,6 @@ class Observations:
             yield f"{what} not checked: {why}"
         yield from self.training.warnings()
         yield from self.products.others(expected, coarser=True)
-        if self.products.in_other_threads:
-            yield "layers ran in threads of the user's code, where their precision was not observed"
         if layers := self.modes[1]:
             yield f"layers in training mode during inference: {', '.join(layers[:MAX_NAMED])}"
 

@@ -3,7 +3,6 @@
 import contextlib
 import dataclasses
 import json
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
 import pytest
@@ -15,14 +14,13 @@ from accelbench.data.order import Order
 from accelbench.devices.cpu import usable_cores
 from accelbench.engines.pytorch import engine, module, zoo
 from accelbench.engines.pytorch.feed import ArrayFeed
-from accelbench.engines.pytorch.flops import OF_THREADS
 from accelbench.engines.pytorch.precision import DTYPES, MIXED, step_context
 from accelbench.judging.verdict import judge
 from accelbench.measuring.schedule import NUM_INFER_EPOCHS
 from accelbench.schema.cell import Server
 from accelbench.schema.measurement import Measurement
 from accelbench.schema.serialize import load
-from accelbench.schema.vocab import NOT_QUANTIZED, STEP_MODES, Device, Library, Mode, Precision, Protocol, Status
+from accelbench.schema.vocab import NOT_QUANTIZED, STEP_MODES, Device, Mode, Precision, Protocol, Status
 from accelbench.schema.workload import ModelSpec
 from fakes import TESTS, assert_epochs_in_turn, make_cell
 from marks import IGNORES_LIGHTNINGS_WARNINGS, slow
@@ -100,25 +98,6 @@ def test_networks_train_and_infer(digits, name, small, mode):
     assert measured.copy_in_s == measured.copy_out_s == []  # nothing is copied on the CPU
     assert (measured.loss is None) == (mode == Mode.infer)
     assert measured.output_error is None  # in fp32 on the CPU, and in training
-
-
-class InAThread(torch.nn.Module):
-    """A network whose layer runs in a thread, where operators are not observed."""
-
-    def __init__(self):
-        super().__init__()
-        self.layer = torch.nn.Linear(784, 10)
-
-    def forward(self, images):
-        with ThreadPoolExecutor(1) as threads:
-            return threads.submit(self.layer, images.flatten(1)).result()
-
-
-@pytest.mark.parametrize("mode", STEP_MODES)
-def test_the_work_of_a_network_that_computes_in_a_thread_is_unavailable(digits, mode):
-    model = ModelSpec(name="InAThread", library=Library.custom, network=f"{__name__}.InAThread")
-    work = engine.run(make_cell(model=model, mode=mode, breakdown_s=0), digits).work
-    assert (work.flops, work.uncounted) == (None, [OF_THREADS])
 
 
 def test_a_fit_is_tested_on_every_test_sample_outside_of_its_epochs_times(digits):

@@ -18,7 +18,6 @@ from accelbench.engines.pytorch import options, training, zoo
 from accelbench.engines.pytorch.backends import Backend, backend_for, compilations
 from accelbench.engines.pytorch.feed import DrawnFeed, Feed, pins
 from accelbench.engines.pytorch.flops import (
-    OF_THREADS,
     busiest,
     count,
     run_counted,
@@ -380,8 +379,6 @@ class Run(NetworkOutputs):
         """Counts the operations of a step. Must run after the measurement, because counting needs memory."""
         if self.watched_work is not None:
             return self.watched_work
-        if self.observations.products.in_other_threads:
-            return Work(uncounted=[OF_THREADS])
         of_rank = count(self.cell, self.network, self.workload.task, self.workload.example())
         return of_rank.of_devices(self.ranks.num)
 

@@ -7,23 +7,19 @@ and recurrent layers use the operators of the CPU, even if the cell's device is 
 
 import copy
 import functools
-import math
 import re
 from collections import Counter as Tally
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, nullcontext
 from operator import attrgetter
-from threading import get_ident
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch._ops import HigherOrderOperator, OpOverload
 from torch.autograd.profiler import profile
-from torch.nn.modules.module import register_module_forward_pre_hook
-from torch.overrides import TorchFunctionMode
-from torch.utils._python_dispatch import TorchDispatchMode, _get_current_dispatch_mode_stack
-from torch.utils.flop_counter import conv_flop_count, flop_registry, sdpa_backward_flop_count
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils.flop_counter import conv_flop_count, flop_registry, sdpa_backward_flop_count, sdpa_flop_count
 
 from accelbench.engines.pytorch.backends import Backend
 from accelbench.engines.pytorch.module import needs_closure, new_optimizer
@@ -43,14 +39,7 @@ MAX_OPERATORS = 10
 WINOGRADS = 5  # the largest kernel size for which libraries use Winograd's algorithm
 # Operator -> index of the weight among its arguments.
 CONVOLUTIONS = {aten.convolution: 1, aten.convolution_backward: 2}
-AUTOCASTS = {
-    "cpu": torch._C.DispatchKey.AutocastCPU,
-    "cuda": torch._C.DispatchKey.AutocastCUDA,
-    "xpu": torch._C.DispatchKey.AutocastXPU,  # type: ignore[attr-defined]
-    "mps": torch._C.DispatchKey.AutocastMPS,  # type: ignore[attr-defined]
-}
 OF_GENERATION = "the operators of a generation are too many to count"
-OF_THREADS = "the network's own code ran layers in other threads"
 # Parts of torch's error messages for a network that needs gradients in inference, such as one that computes forces.
 OF_GRADIENTS = ("inference tensor", "does not require grad", "inference_mode", "outside InferenceMode")
 OF_CLOSURES = "the optimiser computes the loss several times in a step, and this number varies"
@@ -58,7 +47,7 @@ OF_CLOSURES = "the optimiser computes the loss several times in a step, and this
 # Names of PyTorch's operators that compute matrix products or as much as products. If such an operator has no formula,
 # the count is unknown. All other operators are not counted: they move numbers or do a few operations with each number.
 PRODUCTS = re.compile(
-    r"mm|mv|dot|matmul|conv(?!ert)|linear|lstm|gru|rnn|attention|dist|fft|linalg_(?!vector_norm)|cholesky|solve|qr|svd|eig"
+    r"mm|mv|dot|einsum|matmul|conv(?!ert)|linear|lstm|gru|rnn|attention|dist|fft|linalg_(?!vector_norm)|cholesky|solve|qr|svd|eig"
 )
 # Operators that make views or allocate memory.
 VIEWS = {
@@ -73,8 +62,7 @@ VIEWS = {
     "new_empty",
     "new_empty_strided",
 }
-# OVERWRITING operators do not read their first argument. PICKING operators read only the rows that they return.
-OVERWRITING = {"copy_", "zero_", "fill_", "bernoulli_", "normal_", "uniform_", "random_", "exponential_"}
+# Operators that read only the rows that they return.
 PICKING = {"index", "_unsafe_index", "index_select", "gather", "embedding"}
 
 
@@ -131,7 +119,7 @@ def run_counted(cell: Cell, network: nn.Module, task: Any, batch: Any) -> tuple[
 
 def _inferred(network: nn.Module, task: Any, batch: Any) -> tuple[Any, Work]:
     try:
-        with torch.inference_mode():
+        with torch.no_grad():
             inputs = mapped(batch, Tensor.clone)  # copies: the network may change its inputs
             with Counter() as counter:
                 return task.infer(network, inputs), counter.work()
@@ -179,7 +167,11 @@ def _empty(tensor: Tensor, dtype: torch.dtype) -> Tensor:
 
 
 class Counter(TorchDispatchMode):
-    """A context that adds up the work of all operators that run in it."""
+    """A context that adds up the work of all operators that run in it.
+
+    It leaves torch.inference_mode. In that mode, it would get composite operators, such as einsum, before torch splits
+    them into operators with formulas.
+    """
 
     supports_higher_order_operators = True
 
@@ -188,10 +180,20 @@ class Counter(TorchDispatchMode):
         self.flops_in: Tally[str] = Tally()  # format -> operations of products in this format
         self.flops_on: Tally[str] = Tally()  # type of device -> operations of products on this device
         self.flops_of_large_kernels = 0
-        self.autocasts = _Autocasts()
         self.bytes = 0
         self.num_operators = 0
         self.uncounted: set[str] = set()
+
+    def __enter__(self) -> Any:
+        has_gradients = torch.is_grad_enabled()
+        self.contexts = ExitStack()
+        self.contexts.enter_context(torch.inference_mode(False))
+        self.contexts.enter_context(torch.set_grad_enabled(has_gradients))
+        return super().__enter__()
+
+    def __exit__(self, *error: Any) -> None:
+        super().__exit__(*error)
+        self.contexts.close()
 
     def work(self, num_steps: int = 1) -> Work:
         """Returns the counted work, divided by the number of steps that ran."""
@@ -217,39 +219,22 @@ class Counter(TorchDispatchMode):
         args: tuple[Any, ...] = (),
         kwargs: Mapping[str, Any] | None = None,
     ) -> Any:
-        """Runs an operator and counts its work. For a composite operator without a formula, counts its parts."""
+        """Runs an operator and counts its work."""
         kwargs = kwargs or {}
+        result = func(*args, **kwargs)
         if isinstance(func, HigherOrderOperator):  # such as torch.cond, which hides its operators
             self.uncounted.add(str(func))
-            return func(*args, **kwargs)
+        elif not does_nothing(func):
+            try:
+                self._count(func, args, kwargs, result)
+            except Exception:  # nested and sparse tensors have no sizes or strides
+                self.uncounted.add(str(func.overloadpacket))
+        return result
+
+    def _count(self, func: OpOverload, args: tuple[Any, ...], kwargs: Mapping[str, Any], result: Any) -> None:
         packet = func.overloadpacket
         # A formula returns a number of operations. It gets the operator's arguments, and its result as `out_val`.
         formula = FORMULAS.get(packet) or flop_registry.get(packet)
-        # An operator on sparse or nested tensors is not decomposed: its parts may need sizes that such tensors lack.
-        is_plain = all(tensor.layout == torch.strided and not tensor.is_nested for tensor in tensors_in(args))
-        if formula is None and func.namespace != "prim" and is_plain:
-            with self, self.autocasts.again():
-                result = func.decompose(*args, **kwargs)
-            if result is not NotImplemented:
-                return result  # the parts of the composite operator were counted
-        result = func(*args, **kwargs)
-        if does_nothing(func):
-            return result
-        try:
-            self._count(func, args, kwargs, result, formula)
-        except Exception:  # nested and sparse tensors have no sizes or strides
-            self.uncounted.add(str(packet))
-        return result
-
-    def _count(
-        self,
-        func: OpOverload,
-        args: tuple[Any, ...],
-        kwargs: Mapping[str, Any],
-        result: Any,
-        formula: Callable[..., int] | None,
-    ) -> None:
-        packet = func.overloadpacket
         self.num_operators += 1
         self.bytes += _num_bytes(func, args, kwargs, result)
         if formula is None:
@@ -260,30 +245,10 @@ class Counter(TorchDispatchMode):
         if real_format(factor) in WHOLE:
             return
         num = formula(*args, **kwargs, out_val=result)
-        self.flops_in[QUANTIZED.get(packet) or real_format(factor)] += num
+        self.flops_in["int8" if packet in QUANTIZED else real_format(factor)] += num
         self.flops_on[factor.device.type] += num
         if packet in CONVOLUTIONS and max(args[CONVOLUTIONS[packet]].shape[2:]) > WINOGRADS:
             self.flops_of_large_kernels += num
-
-
-class _Autocasts(TorchFunctionMode):
-    """Records the enabled autocasts at each call of a function of torch. A dispatch mode can't read them."""
-
-    keys: Sequence[Any] = ()
-
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        self.keys = [key for kind, key in AUTOCASTS.items() if torch.is_autocast_enabled(kind)]
-        return func(*args, **(kwargs or {}))
-
-    @contextmanager
-    def again(self) -> Iterator[None]:
-        """Enables the recorded autocasts. So the parts of a composite operator run in the same way as in a step."""
-        # Without gradients, a dispatch mode gets composite operators before autocast, with all autocasts excluded.
-        excluded = torch._C._dispatch_tls_local_exclude_set()
-        for key in self.keys:
-            excluded = excluded.remove(key)
-        with torch._C._ForceDispatchKeyGuard(torch._C._dispatch_tls_local_include_set(), excluded):
-            yield
 
 
 @contextmanager
@@ -292,22 +257,8 @@ def watched(products: Products) -> Iterator[Counter]:
 
     At its end, the context stores the counts in `products`.
     """
-    counter, here = Counter(), get_ident()
-
-    def note_thread(module: nn.Module, inputs: Any) -> None:
-        """Records that a layer runs in a thread of the user's code. The counter does not work in such a thread."""
-        if torch.compiler.is_compiling() or get_ident() == here:
-            return
-        # The backward pass on a GPU runs in another thread, where the counter works. This pass may run layers again.
-        if counter not in _get_current_dispatch_mode_stack():
-            products.in_other_threads = True
-
-    hook = register_module_forward_pre_hook(note_thread)
-    try:
-        with counter.autocasts, counter:
-            yield counter
-    finally:
-        hook.remove()
+    with Counter() as counter:
+        yield counter
     counter.note(products)
 
 
@@ -363,17 +314,11 @@ def _has_no_flops(func: OpOverload) -> bool:
 
 def _num_bytes(func: OpOverload, args: tuple[Any, ...], kwargs: Mapping[str, Any], result: Any) -> int:
     """Returns how many bytes the operator moves if it reads each input once and writes each output once."""
-    name, num = func.overloadpacket.__name__, 0
     moved = [args, kwargs, result]
-    if name in OVERWRITING:
-        moved = [args[1:], kwargs, result]
-    elif name in PICKING:
+    if func.overloadpacket.__name__ in PICKING:
         moved = [args[1:], kwargs, result, result]
-    for tensor in tensors_in(moved):
-        # A stride of 0 means an expanded axis, which repeats the same memory.
-        axes = zip(tensor.shape, tensor.stride(), strict=True)
-        num += math.prod(1 if stride == 0 and size else size for size, stride in axes) * tensor.element_size()
-    return num
+    # An expanded tensor has more elements than its memory.
+    return sum(min(tensor.nbytes, tensor.untyped_storage().nbytes()) for tensor in tensors_in(moved))
 
 
 def _convolution_backward(grad: Tensor, inputs: Tensor, weight: Tensor, *args: Any, **_: Any) -> int:
@@ -387,26 +332,18 @@ def _convolution_backward(grad: Tensor, inputs: Tensor, weight: Tensor, *args: A
     return forward * int(sum(output_mask[:2]))
 
 
-def _attention(place: int, query: Tensor, key: Tensor, value: Tensor, *args: Any, **named: Any) -> int:
-    """Counts the products of queries and keys, and of scores and values. `args[place]` is `is_causal`."""
-    is_causal = named.get("is_causal", len(args) > place and args[place])
-    *others, length, width = query.shape
-    pairs = _num_pairs(length, key.shape[-2], is_causal)
-    return 2 * math.prod(others) * pairs * (width + value.shape[-1])
+def _attention(
+    query: Tensor, key: Tensor, value: Tensor, dropout: float = 0.0, is_causal: bool = False, **_: Any
+) -> int:
+    """Counts the products of queries and keys, and of scores and values. A causal mask leaves half of the scores."""
+    num: int = sdpa_flop_count(query.shape, key.shape, value.shape)
+    return num // 2 if is_causal else num
 
 
 def _attention_backward(grad: Tensor, query: Tensor, key: Tensor, value: Tensor, *args: Any, **_: Any) -> int:
-    length, num_keys = query.shape[-2], key.shape[-2]
-    num_without_mask: int = sdpa_backward_flop_count(grad.shape, query.shape, key.shape, value.shape)
-    return num_without_mask * _num_pairs(length, num_keys, args[3]) // (length * num_keys)
-
-
-def _num_pairs(length: int, num_keys: int, is_causal: bool) -> int:
-    """Returns the number of attention scores. If `is_causal`, a query has scores only for keys up to its position."""
-    if not is_causal:
-        return length * num_keys
-    growing = min(length, num_keys)
-    return growing * (growing + 1) // 2 + (length - growing) * num_keys
+    num: int = sdpa_backward_flop_count(grad.shape, query.shape, key.shape, value.shape)
+    is_causal = args[3]
+    return num // 2 if is_causal else num
 
 
 def _self_attention(query: Tensor, key: Tensor, *args: Any, **_: Any) -> int:
@@ -429,32 +366,23 @@ def _lstm(sequence: Tensor, weight: Tensor, recurrent: Tensor, *args: Any, **_: 
     return 2 * steps * batch * (weight.numel() + recurrent.numel())
 
 
-def _lstm_backward(sequence: Tensor, weight: Tensor, recurrent: Tensor, *args: Any, **_: Any) -> int:
-    """Counts the operations of an LSTM layer's gradients.
-
-    Leaves out the gradients of the input and of the first state if they are not computed.
-    """
-    steps, batch = sequence.shape[:2]
-    state = args[2]  # follows the two biases
-    of_sequence = 2 * steps * batch * weight.numel() if sequence.requires_grad else 0
-    of_states = 2 * (steps - (not state.requires_grad)) * batch * recurrent.numel()
-    return _lstm(sequence, weight, recurrent) + of_sequence + of_states
+def _lstm_backward(*args: Any, **_: Any) -> int:
+    """Counts the gradients of an LSTM layer. The gradients of the inputs and of the weights are two forward passes."""
+    return 2 * _lstm(*args)
 
 
 quantized = torch.ops.quantized
 WHOLE = ("int16", "int32", "int64")  # formats of products that are neither floating-point nor quantised
-# Operator of a quantised layer -> the format of its products.
-QUANTIZED = {
-    **dict.fromkeys((quantized.linear, quantized.linear_relu), "int8"),
-    **dict.fromkeys((quantized.linear_dynamic, quantized.linear_relu_dynamic), "int8"),
-    **dict.fromkeys((quantized.linear_dynamic_fp16, quantized.linear_relu_dynamic_fp16), "float16"),
-}
+QUANTIZED = (
+    quantized.linear,
+    quantized.linear_relu,
+    quantized.linear_dynamic,
+    quantized.linear_relu_dynamic,
+)
 FORMULAS: dict[Any, Callable[..., int]] = {
     **dict.fromkeys(QUANTIZED, lambda inputs, *_, out_val, **__: 2 * inputs.numel() * out_val.shape[-1]),
     aten.convolution_backward: _convolution_backward,
-    # Needed in inference mode: without this formula, the operator would be decomposed, and run in another format.
-    aten.scaled_dot_product_attention: functools.partial(_attention, 2),
-    aten._scaled_dot_product_flash_attention_for_cpu: functools.partial(_attention, 1),
+    aten._scaled_dot_product_flash_attention_for_cpu: _attention,
     aten._scaled_dot_product_flash_attention_for_cpu_backward: _attention_backward,
     aten._native_multi_head_attention: _self_attention,
     aten._transformer_encoder_layer_fwd: _encoder_layer,

@@ -228,9 +228,10 @@ class NetworkOutputs(CellRun):
             with suppress(Exception):  # the network may not accept another number of rows
                 self._watch_step(rows)
                 return
-        counter = self._watch_step(batch)
-        if counts_work and not self.observations.products.in_other_threads:
-            self.watched_work = counter.work()
+        with suppress(RuntimeError):  # fails if the network keeps tensors of torch.inference_mode
+            counter = self._watch_step(batch)
+            if counts_work:
+                self.watched_work = counter.work()
 
     def _watch_step(self, batch: Any) -> Counter:
         fed = self._fed(batch)
