@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 
 from accelbench.compare.record_sets import ComparedProcess
-from accelbench.schema.plan_file import RaceOutcome
 from accelbench.schema.vocab import Status
-from accelbench.search.race import KEPT_SHARE, MIN_SHORT, Candidate, Goal, Race
+from accelbench.search.race import KEPT_SHARE, MIN_SHORT, Candidate, Goal, Outcome, Race
 from fakes import make_cell
 
 COST_S = {False: 0.5, True: 2.5}
@@ -23,7 +22,7 @@ class World(Race):
         super().__init__([Candidate(i) for i in range(len(speeds))], goal)
         draw, self.now_s = np.random.default_rng(seed), 0.0
         for candidate, is_full in self.run():
-            is_first = candidate.outcome == RaceOutcome.untried and candidate.item
+            is_first = candidate.outcome == Outcome.untried and candidate.item
             end_s = budget_s * (1 - KEPT_SHARE if is_first else 1)
             if self.now_s + COST_S[is_full] > end_s:
                 if is_first:
@@ -56,7 +55,7 @@ def test_a_few_cells_get_three_processes_before_any_drops_out_and_time_is_left()
     race = World([100.0, 50.0, 40.0, 10.0, 1.0])
     assert race.leader.item == 0
     assert race.ratio.low > 1.9
-    assert race.outcomes() == [RaceOutcome.left] * 2 + [RaceOutcome.dropped] * 3
+    assert race.outcomes() == [Outcome.left] * 2 + [Outcome.dropped] * 3
     assert [len(candidate.short) for candidate in race.candidates[3:]] == [MIN_SHORT] * 2
     assert race.rest_s > 500
 
@@ -70,11 +69,11 @@ def test_equal_cells_are_decided_once_the_interval_is_within_the_margin():
 def test_the_budget_ends_a_race_and_leaves_time_for_the_rounds():
     race = World(np.linspace(100, 200, 100), budget_s=40.0)
     assert 0 <= race.rest_s < COST_S[True]
-    assert race.outcomes().count(RaceOutcome.untried) == pytest.approx(52, abs=2)
+    assert race.outcomes().count(Outcome.untried) == pytest.approx(52, abs=2)
     assert not race.is_decided
 
 
 def test_cells_over_the_limit_and_failed_ones_leave_the_race():
     race = World([100.0, 50.0, 60.0, -1.0], limit=80.0)
-    assert race.outcomes() == [RaceOutcome.over, RaceOutcome.left, RaceOutcome.left, RaceOutcome.failed]
+    assert race.outcomes() == [Outcome.over, Outcome.left, Outcome.left, Outcome.failed]
     assert race.leader.item == 2

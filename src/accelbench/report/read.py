@@ -165,7 +165,7 @@ def _read(folder: Path, refused: RefusedError | None, costs: Costs) -> Sweep:
     problems = readable.problems(lambda path: f"{_place(folder)}/{path.name}")
     unread = dict(zip(readable.refused, problems, strict=True))
     race = read_race(folder)
-    short = race.short if race else set()
+    short = race.short if race else []
     if problem is None:
         processes = [_planned(path, wanted, made, unread) for path, wanted in zip(paths, plan.cells, strict=True)]
     else:

@@ -1,7 +1,7 @@
 """The files plan.json and race.json.
 
-plan.json lists the cells of a sweep, whether or not they were measured. race.json has the course of a search for the
-best cell.
+plan.json lists the cells of a sweep, whether or not they were measured. race.json has the answers of a search for
+the best cell.
 """
 
 import fnmatch
@@ -10,14 +10,12 @@ import os
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from pathlib import Path
 
 from accelbench.errors import RefusedError, UserError
 from accelbench.project import PLAN, RACE, RECORDS
 from accelbench.schema import record as records
 from accelbench.schema.cell import Cell, argument_text, id_of
-from accelbench.schema.ranges import Count, NotNegative
 from accelbench.schema.secrets import masked
 from accelbench.schema.serialize import flat, is_missing, load, plain, read_json, refuse_unknown, safe, write_json
 from accelbench.schema.text import one_line
@@ -178,50 +176,12 @@ def _word(path: str, text: str) -> str:
     return argument_text(name, json.loads(text))
 
 
-class RaceOutcome(StrEnum):
-    """The outcome of a cell in a search."""
-
-    best, leads, left = "best", "leads", "may be best"  # leads: first so far, not decided yet
-    dropped, over = "dropped", "over the limit"
-    failed, untried = "failed", "not tried"
-
-
-@dataclass(frozen=True, kw_only=True)
-class RacedProcess:
-    """A process of a cell in a search."""
-
-    record: records.RecordName  # name of its record's file without suffix
-    cell: Count  # index of its cell in `RaceFile.cells`
-    is_full: bool  # true if it measured the cell in full, false if it measured only a short window
-    value: float | None  # samples/s, milliseconds of the median step, or J/sample; None if it failed
-    took_s: NotNegative  # duration in seconds
-
-
-@dataclass(frozen=True, kw_only=True)
-class RacedCell:
-    """A cell of a search."""
-
-    label: str  # as in the plan
-    group: str  # the work that the cell does; only cells of one group are compared
-    outcome: RaceOutcome
-    value: float | None = None  # value of its processes, as in `RacedProcess`; None if unknown
-
-
 @dataclass(frozen=True, kw_only=True)
 class RaceFile:
     """The contents of a race.json."""
 
-    by: str  # `throughput`, `latency` or `energy`
-    margin: NotNegative  # relative difference up to which two cells are called equal
-    took_s: NotNegative  # seconds of all processes together
-    answers: list[str]  # the results in sentences, two for each group
-    cells: list[RacedCell]  # cells that can run here
-    processes: list[RacedProcess]  # processes in the order in which they ran
-
-    @property
-    def short(self) -> set[str]:
-        """The names of the records of short processes: they measured only a short window, and did not fail."""
-        return {process.record for process in self.processes if not process.is_full and process.value is not None}
+    answers: list[str]  # the results in sentences
+    short: list[records.RecordName]  # names of the records of short processes: they measured only a short window
 
 
 def read_race(folder: Path) -> RaceFile | None:

@@ -10,6 +10,7 @@ import random
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from enum import StrEnum
 from statistics import geometric_mean, median
 
 from rich.console import Console
@@ -25,7 +26,7 @@ from accelbench.judging.verdict import why_disturbed
 from accelbench.presentation import and_more, duration, say, significant
 from accelbench.project import RACE, shown
 from accelbench.schema.cell import CHOSEN_SETTINGS, Cell, Window
-from accelbench.schema.plan_file import RacedCell, RacedProcess, RaceFile, RaceOutcome
+from accelbench.schema.plan_file import RaceFile
 from accelbench.schema.record import Record
 from accelbench.schema.serialize import grouped, write_json
 from accelbench.schema.vocab import SERVING, Engine, Precision, Protocol, Status
@@ -42,17 +43,23 @@ KEPT_SHARE = 0.4  # share of the time that is kept for the rounds and the compar
 MAX_NAMED = 6  # untried cells that the answer names
 UNKNOWN_S = 1.0  # assumed duration of a process if nothing similar was measured here
 BEST = {"throughput": "fastest", "latency": "least latency", "energy": "least energy"}
-# What a search can look for -> the unit of its values. Throughput should be high, latency and energy low.
-UNITS = {"throughput": "samples/s", "latency": "ms", "energy": "J/sample"}
+UNITS = {"latency": "ms", "energy": "J/sample"}
 # A window that is long enough to detect differences of a few per cent. With slow steps, it has two steps.
 SHORT = Window(warmup_steps=0, warmup_s=0.05, measure_s=0.1, block_s=0.02, latency_s=0.05, latency_steps=50)
+
+
+class Outcome(StrEnum):
+    """The outcome of a cell in a search."""
+
+    untried, left, dropped = "not tried", "may be best", "dropped"
+    failed, over = "failed", "over the limit"
 
 
 @dataclass(frozen=True)
 class Goal:
     """The goal of a search."""
 
-    by: str  # one of `UNITS`
+    by: str  # one of `BEST`
     latency_ms: float | None  # limit of the median step of the best cell; None: no limit
     margin: float  # relative difference up to which two cells are called equal
     budget_s: float
@@ -64,8 +71,8 @@ class Goal:
             return cell
         return replace(cell, window=SHORT, breakdown_s=0.0, budget_s=0.0, save_weights=False)
 
-    def value(self, record: Record) -> float | None:
-        """Returns the value by which cells are compared: samples/s, milliseconds of the median step, or J/sample.
+    def rate(self, record: Record) -> float | None:
+        """Returns the value by which cells are compared: samples/s, steps per ms or samples per J. Higher is better.
 
         Returns None if the record is not ok or not complete. Raises UserError: the search is for energy, and this
         machine can't measure energy.
@@ -76,20 +83,23 @@ class Goal:
         if self.by == "throughput":
             return median(measured.steady_rates)
         if self.by == "latency":
-            return _latency_ms(record)
+            return 1 / _latency_ms(record) if measured.latency_s else None
         joules = summarise(record)["energy_j_per_sample"]
         if not isinstance(joules, float):
             raise UserError(f"--by energy: no energy counter here measures {record.label}")
-        return joules
+        return 1 / joules
 
-    def turned(self, value: float) -> float:
-        """Takes the reciprocal of latency and energy, so that higher is better. A second call undoes the first."""
-        return value if self.by == "throughput" else 1 / value
+    def text(self, rate: float, cell: Cell) -> str:
+        """Formats a result of `rate`, such as `401 samples/s` or `3.1 ms`."""
+        if self.by in UNITS:
+            return f"{significant(1 / rate)} {UNITS[self.by]}"
+        size, unit = speed_unit(cell)
+        return f"{significant(size * rate)} {unit}"
 
 
-def _latency_ms(record: Record) -> float | None:
+def _latency_ms(record: Record) -> float:
     steps = record.measurement.latency_s if record.measurement else []
-    return 1e3 * median(steps) if steps else None
+    return 1e3 * median(steps) if steps else 0.0
 
 
 @dataclass(eq=False)
@@ -97,14 +107,13 @@ class Candidate:
     """A cell in a race."""
 
     item: Planned
-    outcome: RaceOutcome = RaceOutcome.untried
-    # Each process has one rate: its value after `Goal.turned`.
-    short: list[ComparedProcess] = field(default_factory=list)
+    outcome: Outcome = Outcome.untried
+    short: list[ComparedProcess] = field(default_factory=list)  # each process has one rate, by `Goal.rate`
     full: list[ComparedProcess] = field(default_factory=list)
     latencies_ms: list[float] = field(default_factory=list)  # median step of each process
 
     @property
-    def value(self) -> float:
+    def rate(self) -> float:
         """The geometric mean of the rates of full-length processes, or else the median rate of short processes."""
         if self.full:
             return geometric_mean([process.rates[0] for process in self.full])
@@ -127,7 +136,7 @@ class Race:
             if len(left) > NUM_FEW or max(len(candidate.short) for candidate in left) >= MIN_SHORT:
                 half = math.ceil(len(left) / 2)
                 for candidate in left[half:]:
-                    candidate.outcome = RaceOutcome.dropped
+                    candidate.outcome = Outcome.dropped
                 del left[half:]
             generator.shuffle(left)  # so that drift of the machine affects all cells alike
             for candidate in left:
@@ -141,17 +150,17 @@ class Race:
 
     def add(self, candidate: Candidate, is_full: bool, process: ComparedProcess) -> None:
         """Adds a process of a cell. If the process has no rates, it failed."""
-        candidate.outcome = RaceOutcome.failed
+        candidate.outcome = Outcome.failed
         if process.rates:
             (candidate.full if is_full else candidate.short).append(process)
             is_over = median(candidate.latencies_ms) > (self.goal.latency_ms or math.inf)
-            candidate.outcome = RaceOutcome.over if is_over else RaceOutcome.left
+            candidate.outcome = Outcome.over if is_over else Outcome.left
 
     @property
     def left(self) -> list[Candidate]:
         """The cells that may still be the best. The cell that is best so far comes first."""
-        left = [candidate for candidate in self.candidates if candidate.outcome == RaceOutcome.left]
-        return sorted(left, key=lambda candidate: -candidate.value)
+        left = [candidate for candidate in self.candidates if candidate.outcome == Outcome.left]
+        return sorted(left, key=lambda candidate: -candidate.rate)
 
     @property
     def leader(self) -> Candidate | None:
@@ -175,28 +184,21 @@ class Race:
 
     @property
     def untried(self) -> list[str]:
-        return [candidate.item.label for candidate in self.candidates if candidate.outcome == RaceOutcome.untried]
-
-    def outcome(self, candidate: Candidate) -> RaceOutcome:
-        """The outcome of a cell."""
-        if candidate is self.leader:
-            return RaceOutcome.best if self.is_decided else RaceOutcome.leads
-        ratio = self.ratio if candidate.outcome == RaceOutcome.left else None
-        is_beaten = ratio is not None and ratio.verdict(self.goal.margin) == Verdict.faster
-        return RaceOutcome.dropped if is_beaten else candidate.outcome
+        return [candidate.item.label for candidate in self.candidates if candidate.outcome == Outcome.untried]
 
     def sentences(self) -> Iterator[str]:
-        """Yields sentences on the best cell, on how sure this is, and on the cells that were not tried."""
+        """Yields sentences on the best cell, on how sure this is, and on the cells that can't be it."""
         leader = self.leader
         if leader is None:
             name = self.candidates[0].item.label
             yield f"{name} and others: no cell can be recommended, because none within the limits has enough processes."
         else:
             how = BEST[self.goal.by] if self.is_decided else f"{BEST[self.goal.by]} so far"
-            unit, size = self._unit()
-            yield f"{leader.item.label}: {how}, {significant(size * self.goal.turned(leader.value))} {unit}"
-            counts = Counter(self.outcome(candidate) for candidate in self.candidates).most_common()
-            yield f"{self._lead()}. Cells: {', '.join(f'{num:,} {outcome}' for outcome, num in counts)}."
+            yield f"{leader.item.label}: {how}, {self.goal.text(leader.rate, leader.item.cell)}"
+            yield self._lead()
+        counts = Counter(candidate.outcome for candidate in self.candidates)
+        if out := [f"{counts[outcome]:,} {outcome}" for outcome in (Outcome.failed, Outcome.over) if counts[outcome]]:
+            yield f"Cells that dropped out: {', '.join(out)}."
         if self.untried:
             num_more = len(self.untried) - MAX_NAMED
             more = f" {and_more(num_more, 'cell')}" if num_more > 0 else ""
@@ -206,22 +208,15 @@ class Race:
         """Says how much better the best cell is than the second cell, and how sure this is."""
         ratio, left = self.ratio, self.left
         if ratio is None:
-            return "No other cell is left"
+            return "No other cell is left."
         how_sure = "can't tell: too few processes in full"
         if ratio.low is not None:
             verdict = ratio.verdict(self.goal.margin)
             sureness = verdict if verdict in (Verdict.same, Verdict.cant_tell) else "sure"
             how_sure = f"{sureness}: {significant(ratio.low)} to {significant(ratio.high)} times"
         good = "economical" if self.goal.by == "energy" else "fast"
-        times = significant(left[0].value / left[1].value)
-        return f"It is {times} times as {good} as {left[1].item.label} ({how_sure})"
-
-    def _unit(self) -> tuple[str, int]:
-        """Returns the unit to show, and the factor that converts a value to this unit."""
-        if self.goal.by == "throughput":
-            size, unit = speed_unit(self.candidates[0].item.cell)
-            return unit, size
-        return UNITS[self.goal.by], 1
+        times = significant(left[0].rate / left[1].rate)
+        return f"It is {times} times as {good} as {left[1].item.label} ({how_sure})."
 
 
 def search(
@@ -253,15 +248,14 @@ class _Search(BaseSearch):
     def __init__(self, context: SweepContext, ready: Prepared, goal: Goal) -> None:
         super().__init__(context, ready, goal.budget_s)
         self.goal = goal
-        self.candidates = [Candidate(item) for item in sorted(self.asked, key=_plainness)]
-        self.processes: list[RacedProcess] = []  # in the order in which they ran
-        self.disturbed: list[str] = []  # what disturbed the processes that do not count
+        self.published: list[Record] = []  # of full processes, and of those that failed
         # Cells of one race do the same work, with different values of the settings that a user can choose.
         chosen = set(CHOSEN_SETTINGS)
         if goal.per_batch:
             chosen.remove("batch_size")
-        by_work = grouped(self.candidates, lambda candidate: candidate.item.cell.key_without(chosen))
-        self.races = [Race(candidates, goal) for candidates in by_work.values()]
+        candidates = [Candidate(item) for item in sorted(self.asked, key=_plainness)]
+        by_work = grouped(candidates, lambda candidate: candidate.item.cell.key_without(chosen))
+        self.races = [Race(of_work, goal) for of_work in by_work.values()]
 
     def race(self) -> None:
         try:
@@ -269,96 +263,60 @@ class _Search(BaseSearch):
                 self._run(race, self.now() + (self.ends_s - self.now()) / (len(self.races) - i))
         finally:  # an interrupted search also keeps its results
             if self.records:
+                answers = [line for race in self.races for line in race.sentences()]
+                short = self.records.keys() - {record.name for record in self.published}
                 with writing_errors(f"out={shown(self.context.folder)}"):
-                    write_json(self.context.folder / RACE, self._file())
+                    write_json(self.context.folder / RACE, RaceFile(answers=answers, short=sorted(short)))
 
     def _run(self, race: Race, ends_s: float) -> None:
         kept_s = KEPT_SHARE * (ends_s - self.now())
         for candidate, is_full in race.run():
-            is_first = candidate.outcome == RaceOutcome.untried and candidate is not race.candidates[0]
             item = self._next(candidate, is_full)
             record = self.earlier([item]).get(item.record_name)
-            left_s = ends_s - self.now() - (kept_s if is_first else 0.0)
-            if record is None and left_s < (self.session.evidence.measured_s(item.cell) or UNKNOWN_S):
-                if not is_first:
+            if record is None:
+                is_first = candidate.outcome == Outcome.untried and candidate is not race.candidates[0]
+                left_s = ends_s - self.now() - (kept_s if is_first else 0.0)
+                if left_s < (self.session.evidence.length(item.cell).seconds or UNKNOWN_S):
+                    if is_first:
+                        continue
                     break
-                continue
-            self._add(race, candidate, is_full, record or self._measure(item, left_s))
+                limit_s = min(item.cell.timeout_s, max(1.0, left_s))
+                record = self.session.measure(replace(item, cell=replace(item.cell, timeout_s=limit_s)), left_s)
+            if not why_disturbed(record) and not record.was_cut(candidate.item.cell.timeout_s):
+                self._add(race, candidate, is_full, record)
 
     def _next(self, candidate: Candidate, is_full: bool) -> Planned:
         """The next process of a cell."""
         asked = candidate.item
-        short = self.goal.short(asked.cell)
-        cell, alike, name = (short, candidate.short, "-short") if not is_full else (asked.cell, candidate.full, "")
-        if short == asked.cell:
-            alike = candidate.short + candidate.full
-            name = ""
-        repeat = len(alike)
+        cell = asked.cell if is_full else self.goal.short(asked.cell)
+        name = "" if cell == asked.cell else "-short"
+        repeat = sum(process.cell.window == cell.window for process in candidate.short + candidate.full)
         label = f"{asked.label}{name}{f'-r{repeat}' if repeat else ''}"
         return self.ready.process(replace(cell, repeat=repeat), label)
 
-    def _measure(self, item: Planned, left_s: float) -> Record:
-        limit_s = min(item.cell.timeout_s, max(1.0, left_s))
-        return self.session.measure(replace(item, cell=replace(item.cell, timeout_s=limit_s)), left_s)
-
     def _add(self, race: Race, candidate: Candidate, is_full: bool, record: Record) -> None:
-        if reason := why_disturbed(record):
-            self.disturbed.append(reason)
-        if reason or record.was_cut(candidate.item.cell.timeout_s):
-            return
-        value = self.goal.value(record)
-        is_whole = record.cell.window == candidate.item.cell.window
+        rate = self.goal.rate(record)
+        rates = [] if rate is None else [rate]
         self.records[record.name] = record
-        self.processes.append(
-            RacedProcess(
-                record=record.name,
-                cell=self.candidates.index(candidate),
-                is_full=is_whole,
-                value=value,
-                took_s=record.wall_s,
-            )
-        )
-        candidate.latencies_ms.append(_latency_ms(record) or 0.0)
-        rates = [] if value is None else [self.goal.turned(value)]
+        candidate.latencies_ms.append(_latency_ms(record))
         race.add(candidate, is_full, replace(ComparedProcess.of(record), rates=rates))
-        if is_whole or not rates:
-            both = zip(self.processes, self.records.values(), strict=True)
-            self.write_plan(one for process, one in both if process.is_full or one.status != Status.ok)
-
-    def _file(self) -> RaceFile:
-        """The contents of race.json."""
-        of_candidate = {candidate: race for race in self.races for candidate in race.candidates}
-        cells = []
-        for candidate in self.candidates:
-            race = of_candidate[candidate]
-            value = self.goal.turned(candidate.value) if candidate.short else None
-            group = race.candidates[0].item.label
-            outcome = race.outcome(candidate)
-            cells.append(RacedCell(label=candidate.item.label, group=group, outcome=outcome, value=value))
-        return RaceFile(
-            by=self.goal.by,
-            margin=self.goal.margin,
-            took_s=self.took_s(),
-            answers=[line for race in self.races for line in race.sentences()],
-            cells=cells,
-            processes=self.processes,
-        )
+        if record.cell.window == candidate.item.cell.window or not rates:
+            self.published.append(record)
+            self.write_plan(self.published)
 
     def show(self) -> int:
         """Prints the answer, and returns the exit status. Raises UserError: no process was measured undisturbed."""
         console = self.context.console
         folder = shown(self.context.folder)
         if self.races and not self.records:
-            if self.disturbed:
-                raise UserError(f"every process was disturbed ({self.disturbed[0]}): search on a quiet machine")
-            raise UserError(f"--budget: {self.budget_s:g} s is too short to measure one cell: give more time")
+            raise UserError(
+                f"--budget: {self.budget_s:g} s is too short to measure one cell, or other programs disturbed all "
+                "processes: give more time, on a quiet machine"
+            )
         for race in self.races:
             console.print()
             for line in race.sentences():
                 say(console, line)
-        if self.disturbed:
-            num = f"{len(self.disturbed):,} ({self.disturbed[0]})"
-            say(console, f"Disturbed processes, which do not count: {num}", "yellow")
         say(console, f"Records: {folder} ({len(self.records)} processes, {duration(self.took_s())})")
         say(console, f"A page to share: accelbench report {folder}")
         if any(race.untried or not race.is_decided for race in self.races):
