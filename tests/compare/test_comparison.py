@@ -6,7 +6,7 @@ import pytest
 from rich.console import Console
 
 from accelbench.compare.comparison import Terms, answer, compared, terms
-from accelbench.compare.record_sets import RecordSet, Selection
+from accelbench.compare.record_sets import RecordSet
 from accelbench.errors import UserError
 from accelbench.schema.cell import KerasSettings
 from accelbench.schema.measurement import Data
@@ -22,13 +22,13 @@ DIGITS = Data(name="mnist", digest="1" * 64, source="digits", stand_in=True)
 REAL = Data(name="mnist", digest="2" * 64, source="MNIST", stand_in=False)
 
 
-def records(speed=1000.0, num=5, environment=HERE, selection=None, **changes):
+def records(speed=1000.0, num=5, environment=HERE, **changes):
     """Processes whose speeds scatter by a per cent, measured one an hour."""
     made = [
         process(speed * SPREAD[repeat % 5], 60 * repeat, environment=environment, repeat=repeat, **changes)
         for repeat in range(num)
     ]
-    return RecordSet(name="runs/x", processes=made, selection=selection)
+    return RecordSet(name="runs/x", processes=made)
 
 
 def both(*sets):
@@ -61,12 +61,6 @@ def test_the_answer_is_a_word_and_the_interval(speed, margin, shown, conclusion)
     assert answered(records(), records(speed), max_slower=0.2)[0] == 0
 
 
-def test_a_package_that_one_environment_lacks_is_named_if_its_cells_would_use_it_unasked():
-    versions = {"torch": "2.10.0", "flash-attn": "2.8", "onnx": "1.19"}
-    text = answered(records(), records(1250.0, python="/new", environment={**HERE, "versions": versions}))[1]
-    assert ("versions.flash-attn: none | 2.8" in text, "onnx" in text) == (True, False)
-
-
 def test_what_is_compared_the_sides_and_unread_records_are_named():
     first = replace(records(), notes=["x.json: bad"])
     text = answered(first, records(900.0, device=Device.xla_cpu))[1]
@@ -89,8 +83,8 @@ def test_a_different_environment_is_named(changes, name):
     assert "environment" not in answered(records(environment=there), records(environment=there))[1]
     keras = records(environment={**HERE, "code": "d" * 64}, engine=Engine.keras, keras=KerasSettings())
     assert "environment" not in answered(records(), keras)[1]  # engines have each a code of their own
-    text = answered(records(), records(environment=THERE, selection=Selection.machine))[1]
-    assert "Compared: machine.cpu_name: AMD EPYC | Intel" in text  # as was asked for
+    text = answered(records(), records(environment=THERE))[1]
+    assert "The environment differs: machine.cpu_name: AMD EPYC | Intel" in text
     assert "The environment differs: code.pytorch" in text
 
 

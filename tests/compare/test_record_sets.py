@@ -3,7 +3,7 @@ import json
 import pytest
 
 from accelbench.compare import record_sets
-from accelbench.compare.record_sets import Selection, find
+from accelbench.compare.record_sets import find
 from accelbench.errors import UserError
 from accelbench.schema import record
 from accelbench.schema.measurement import Block
@@ -53,15 +53,13 @@ def test_a_name_is_a_folder_of_records_a_suite_or_a_records_file(root):
     assert repeats(find(f"results/nets/{made.name}.json")) == [1]
 
 
-def test_a_word_selects_a_revision_or_a_machine_of_all_that_was_ever_measured(root):
+def test_a_word_selects_a_revision_of_all_that_was_ever_measured(root):
     put(root / "results/nets", 0, OLD)
     write_plan_of(root / "results/nets", [put(root / "results/nets", 1, NEW)])
-    by_revision = {"abc1abc1": [0], "def2": [1], "faster": [1]}
-    for word, numbers in {**by_revision, "h100": [0], "EPYC": [0, 1]}.items():
-        selection = Selection.revision if word in by_revision else Selection.machine
+    for word, numbers in {"abc1abc1": [0], "def2": [1], "faster": [1]}.items():
         for name in (f"nets@{word}", f"@{word}", f"results/nets@{word}"):
             records = find(name)
-            assert (repeats(records), records.selection, records.notes) == (numbers, selection, [])
+            assert (repeats(records), records.notes) == (numbers, [])
 
 
 def test_of_several_versions_of_the_code_those_of_the_last_one_count(root):
@@ -80,7 +78,8 @@ def test_records_that_are_not_readable_are_named(root):
     records = find("nets@abc1")
     assert len(records.notes) == 2
     assert f"results/nets/{'f' * 12}-{'0' * 8}.json: not a readable record (" in "\n".join(records.notes)
-    with pytest.raises(UserError, match="NVIDIA H100.\n  results/nets/.*schema 2.*\n  results/nets/f+-0+.json: not a"):
+    named = "Revisions: abc1abc1.\n  results/nets/.*schema 2.*\n  results/nets/f+-0+.json: not a"
+    with pytest.raises(UserError, match=named):
         find("nets@9999")
     put_unreadable(root / "old")
     with pytest.raises(UserError, match="old@abc1: holds no readable records\n  old/.*schema 2.*\n  old/f+-0+.json"):

@@ -66,7 +66,7 @@ RULES = (
         metavar="A",
         nargs="?",
         help="a folder of records, a suite, a record's file, or FOLDER@WORD: the records in FOLDER "
-        "(default: results) whose git revision, branch, CPU, GPU or TPU is WORD",
+        "(default: results) whose git revision or branch is WORD",
     ),
     flag("others", metavar="B", nargs="*", help="like A; not needed if A is a folder that --run has made"),
     usage="[flags] A [B]\n"

@@ -9,14 +9,13 @@ from typing import Any, NamedTuple
 from rich.console import Console
 
 from accelbench.compare.matching import Match, Matching, match
-from accelbench.compare.record_sets import RecordSet, Selection
+from accelbench.compare.record_sets import RecordSet
 from accelbench.compare.sureness import CONFIDENCE, MIN_PROCESSES, Verdict, are_interleaved
 from accelbench.compare.sureness import MARGIN as MARGIN
 from accelbench.compare.sureness import SpeedRatio as SpeedRatio
 from accelbench.compare.sureness import compare_processes as compare_processes
 from accelbench.errors import UserError
 from accelbench.presentation import counted, say
-from accelbench.schema.interpreters import UNASKED
 from accelbench.schema.record import CODE, DEVICE_MEASUREMENTS, hardware, listed
 from accelbench.schema.serialize import flat
 
@@ -29,8 +28,6 @@ SENTENCES = {
     Verdict.slower: ("red", "B is slower than A"),
     Verdict.cant_tell: ("yellow", "Can't tell which is faster"),
 }
-# Selection -> the parts of an environment that it compares on purpose.
-SELECTED = {Selection.machine: ("machine",), Selection.revision: (*CODE, "git")}
 NONE = {"none"}
 
 
@@ -78,7 +75,7 @@ def compared(first: RecordSet, second: RecordSet, *, anyway: bool) -> Compared:
     if common := a & b:
         raise UserError(
             f"{first.name} and {second.name} have {counted(len(common), 'record')} in common: name two separate "
-            "folders, or add @WORD to both names, where WORD is a revision or a machine"
+            "folders, or add @WORD to both names, where WORD is a git revision"
         )
     matching = match(first.processes, second.processes)
     different = _other_work(matching)
@@ -185,23 +182,18 @@ def _environment_differences(first: RecordSet, second: RecordSet) -> list[str]:
         if mixed:
             raise UserError(
                 f"{records.name}: records of several machines ({mixed}: {_listed(values[mixed])}): "
-                f"name one as {records.name.partition('@')[0]}@WORD, where WORD is a part of the name of its CPU, GPU "
-                "or TPU"
+                "name a folder with the records of one machine"
             )
-    selections = [records.selection for records in (first, second) if records.selection]
-    selected = {part for selection in selections for part in SELECTED[selection]}
     has_several = any(process.cell.python for process in first.processes + second.processes)
     lines = []
     for name in dict.fromkeys([*sides[0], *sides[1]]):
-        part, _, inner = name.partition(".")
+        part, _, _ = name.partition(".")
         a, b = (values.get(name, NONE) for values in sides)
-        # The code may be missing on a side, because each engine has its own. A version may be missing, too, unless
-        # cells use the package without a setting.
-        may_lack = part == "code" or (part == "versions" and has_several and inner not in UNASKED)
+        # The code may be missing on a side, because each engine has its own. So may a version in another environment.
+        may_lack = part == "code" or (part == "versions" and has_several)
         is_alike = (a == b and len(a) == 1) or (may_lack and NONE in (a, b))
         if not is_alike and part != "git" and name != "node.job":
-            head = "Compared" if part in selected else "The environment differs"
-            lines.append(f"{head}: {name}: {_listed(a)} | {_listed(b)}")
+            lines.append(f"The environment differs: {name}: {_listed(a)} | {_listed(b)}")
     return lines
 
 
@@ -238,13 +230,9 @@ def _measurement_warnings(pairs: list[Match], anyway: bool) -> list[str]:
 
 
 def described(records: RecordSet) -> str:
-    """Says how many processes have each outcome, and which git revisions they have."""
+    """Says how many processes have each outcome."""
     outcomes = Counter(process.outcome for process in records.processes)
-    states = [environment.get("git", {}) for environment in records.environments()]
-    revisions = {
-        f"{(git.get('revision') or 'unknown')[:8]}{' (changed)' if git.get('dirty') else ''}" for git in states
-    }
-    return f"{', '.join(f'{num} {outcome}' for outcome, num in outcomes.most_common())}; git {_listed(revisions)}"
+    return ", ".join(f"{num} {outcome}" for outcome, num in outcomes.most_common())
 
 
 def _listed(values: Iterable[str]) -> str:

@@ -11,6 +11,8 @@ from accelbench.schema.plan_file import labels
 from accelbench.schema.serialize import canonical_json, flat
 from accelbench.schema.vocab import Status
 
+Settings = dict[str, str]  # dotted name of a setting -> its value as JSON
+
 
 @dataclass(frozen=True, kw_only=True)
 class Match:
@@ -44,14 +46,15 @@ def match(first: Sequence[ComparedProcess], second: Sequence[ComparedProcess]) -
 
     Raises UserError: no cell of A matches a cell of B, or several cells of one side match the same cell.
     """
-    a, b = _cells(first), _cells(second)
+    sides = [[(process, _settings(process)) for process in side] for side in (first, second)]
+    a, b = map(_cells, sides)
     varied: dict[str, str] = {}
     if not set(a) & set(b):
-        varied = _varied(*([of_cell[0] for of_cell in side.values()] for side in (a, b)))
-        a, b = _cells(first, varied), _cells(second, varied)
+        varied = _varied(*([settings for _, settings in side] for side in sides))
+        a, b = (_cells(side, varied) for side in sides)
     matched = {key: replace(b[key][0].cell, repeat=0) for key in a if key in b}
     if not matched:
-        names = [", ".join(sorted({_label(process) for process in processes})[:4]) for processes in (first, second)]
+        names = [", ".join(sorted(set(map(_label, processes)))[:4]) for processes in (first, second)]
         raise UserError(f"no cell of A matches a cell of B. A has {names[0]}, ...; B has {names[1]}, ...")
     labels_of = labels(matched.values())
     pairs = [Match(first=a[key], second=b[key], label=labels_of[cell.id]) for key, cell in matched.items()]
@@ -62,40 +65,40 @@ def _label(process: ComparedProcess) -> str:
     return replace(process.cell, repeat=0).label
 
 
-def _settings(process: ComparedProcess) -> dict[str, str]:
-    """Returns dotted name of a setting -> its value as JSON. `repeat` is always 0."""
+def _settings(process: ComparedProcess) -> Settings:
+    """Returns the settings of a cell. `repeat` is always 0."""
     return flat(replace(process.cell, repeat=0).settings())
 
 
-def _shown(value: str) -> str:
-    return "not set" if value == "null" else value.strip('"')
-
-
-def _cells(processes: Sequence[ComparedProcess], but: Collection[str] = ()) -> dict[str, list[ComparedProcess]]:
+def _cells(
+    side: Sequence[tuple[ComparedProcess, Settings]], but: Collection[str] = ()
+) -> dict[str, list[ComparedProcess]]:
     """Groups the processes by a key of their cell, which does not depend on the settings in `but`.
 
     Raises UserError: two different cells have the same key.
     """
     groups: dict[str, list[ComparedProcess]] = defaultdict(list)
-    for process in processes:
-        settings = _settings(process)
+    whole: dict[str, Settings] = {}
+    for process, settings in side:
         key = canonical_json({name: value for name, value in settings.items() if name not in but})
-        if but and groups[key] and _settings(groups[key][0]) != settings:
-            both = f"{_label(groups[key][0])} and {_label(process)}"
-            names = ", ".join(but)
-            raise UserError(
-                f"A and B differ in {names}, but A or B has several values itself: {both}. Give each side one value"
-            )
         groups[key].append(process)
+        if whole.setdefault(key, settings) != settings:
+            raise UserError(
+                f"A and B differ in {', '.join(but)}, but A or B has several values itself: "
+                f"{_label(groups[key][0])} and {_label(process)}. Give each side one value"
+            )
     return groups
 
 
-def _varied(first: Sequence[ComparedProcess], second: Sequence[ComparedProcess]) -> dict[str, str]:
-    """Returns the settings for which A and B have no common value. Each side has one process of each cell."""
-    sides = [list(map(_settings, side)) for side in (first, second)]
+def _varied(first: Sequence[Settings], second: Sequence[Settings]) -> dict[str, str]:
+    """Returns the settings for which A and B have no common value, with the values of both."""
     varied = {}
-    for name in dict.fromkeys(name for side in sides for settings in side for name in settings):
-        a, b = ({settings.get(name, "none") for settings in side} for side in sides)
+    for name in dict.fromkeys(name for settings in [*first, *second] for name in settings):
+        a, b = ({settings.get(name, "none") for settings in side} for side in (first, second))
         if not a & b:
             varied[name] = " | ".join(", ".join(sorted(map(_shown, values))) for values in (a, b))
     return varied
+
+
+def _shown(value: str) -> str:
+    return "not set" if value == "null" else value.strip('"')

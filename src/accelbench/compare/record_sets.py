@@ -3,7 +3,6 @@
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +14,9 @@ from accelbench.project import PLAN, RECORDS, RESULTS, workplace
 from accelbench.schema.cell import Cell
 from accelbench.schema.measurement import Data
 from accelbench.schema.plan_file import read_planned, sweep_folders
-from accelbench.schema.record import CODE, PLACE, Record, device_names, hardware, listed, read, read_all
+from accelbench.schema.record import CODE, PLACE, Record, hardware, listed, read, read_all
 from accelbench.schema.serialize import canonical_json
 from accelbench.schema.vocab import Status
-
-Selection = StrEnum("Selection", ["revision", "machine"])  # what WORD in FOLDER@WORD selects records by
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,7 +60,6 @@ class RecordSet:
 
     name: str  # name, as the user wrote it
     processes: list[ComparedProcess]  # one for each record, of any status
-    selection: Selection | None = None  # what WORD selected the records by; None for all records of a folder
     notes: Sequence[str] = ()  # a line for each record, plan and folder that could not be read
 
     def environments(self) -> list[Mapping[str, Any]]:
@@ -81,8 +77,7 @@ def find(name: str) -> RecordSet:
     A name is a folder of records, a suite under results/, the file of one record, or `[FOLDER]@WORD`.
 
     `FOLDER@WORD` selects records in FOLDER, including records of earlier sweeps. If FOLDER is left out, it is
-    `Workplace.records`. A record is selected if its git revision begins with WORD, if its branch is WORD, or if the
-    name of its CPU, GPU or TPU contains WORD.
+    `Workplace.records`. A record is selected if its git revision begins with WORD, or if its branch is WORD.
 
     Raises UserError: nothing has this name, or no record is readable.
     """
@@ -103,13 +98,14 @@ def find(name: str) -> RecordSet:
     notes += listed(readable.problems())
     if not processes:
         raise UserError("\n  ".join([f"{name}: holds no {'readable ' if notes else ''}records", *notes]))
-    if not word:
-        return RecordSet(name=name, processes=newest(processes, notes), notes=notes)
-    for selection in Selection:
-        chosen = [process for process in processes if _matches(process.environment, word.lower(), selection)]
-        if chosen:
-            return RecordSet(name=name, processes=newest(chosen, notes), selection=selection, notes=notes)
-    raise UserError("\n  ".join([_nothing_selected(name, processes), *notes]))
+    states = [process.environment.get("git", {}) for process in processes]
+    if word:
+        processes = [process for process, git in zip(processes, states, strict=True) if _is_at(git, word.lower())]
+    if not processes:
+        revisions = sorted({str(git.get("revision"))[:8] for git in states})
+        problem = f"{name}: no record has this git revision or branch. Revisions: {', '.join(revisions)}."
+        raise UserError("\n  ".join([problem, *notes]))
+    return RecordSet(name=name, processes=newest(processes, notes), notes=notes)
 
 
 def newest(processes: Iterable[ComparedProcess], notes: list[str]) -> list[ComparedProcess]:
@@ -159,18 +155,5 @@ def _records_below(top: Path, notes: list[str], *, planned: bool) -> Iterator[Pa
         yield from sorted(folder.glob(RECORDS))
 
 
-def _matches(environment: Mapping[str, Any], word: str, selection: Selection) -> bool:
-    if selection == Selection.machine:
-        return any(word in part.lower() for part in device_names(environment))
-    git = environment.get("git", {})
+def _is_at(git: Mapping[str, Any], word: str) -> bool:
     return (git.get("revision") or "").startswith(word) or (git.get("branch") or "").lower() == word
-
-
-def _nothing_selected(name: str, processes: Iterable[ComparedProcess]) -> str:
-    environments = [process.environment for process in processes]
-    revisions = {str(environment.get("git", {}).get("revision"))[:8] for environment in environments}
-    machines = {part for environment in environments for part in device_names(environment)}
-    return (
-        f"{name}: no record has this git revision, branch or machine. "
-        f"Revisions: {', '.join(sorted(revisions))}; machines: {', '.join(sorted(machines))}."
-    )

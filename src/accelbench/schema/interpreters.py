@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from pathlib import PurePath
 
 USUAL = (".venv", "venv", ".env", "env")  # usual names of an environment's folder; the folder above has the better name
-UNASKED = ("flash-attn", "mamba-ssm", "causal-conv1d")  # packages that are used, without a setting, if installed
 OWN = "accelbench's own"
 
 
