@@ -7,18 +7,19 @@ estimated from all probes of the setting (`stats/requests.py`).
 import math
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from accelbench.answers.cells import MeasuredCell
 from accelbench.answers.process import Process
 from accelbench.answers.reference import Group, alike
-from accelbench.judging.served import limit_text, missed_text
-from accelbench.presentation import counted, significant
+from accelbench.judging.served import limit_text
+from accelbench.presentation import significant
 from accelbench.schema.cell import Cell, Server
 from accelbench.schema.measurement import Serving
 from accelbench.schema.serialize import grouped
-from accelbench.schema.vocab import Protocol, Status, Verdict
+from accelbench.schema.vocab import Protocol, Verdict
 from accelbench.stats import requests
-from accelbench.stats.requests import MIN_JOINED, rate_at_limit, rate_bounds
+from accelbench.stats.requests import MIN_JOINED
 
 # Load of a probe with too few requests for the percentile: so far below the limit that the probe decides nothing.
 UNKNOWN_LOAD = 0.01
@@ -58,10 +59,10 @@ def probe_of(serving: Serving, server: Server) -> requests.Probe:
     )
 
 
-@dataclass(frozen=True, kw_only=True)
-class Probe(requests.Probe):
+class Probe(NamedTuple):
     """A process that served requests at one rate."""
 
+    seen: requests.Probe
     seed: int  # of the requests' arrivals
     cell: MeasuredCell
     process: Process  # of the cell
@@ -76,8 +77,7 @@ class Capacity:
     probes: list[Probe]  # at least one, by rising rate
     low: float | None  # see `requests.rate_bounds`
     high: float | None
-    num_joined: int  # number of probes in the fit that gives `low` and `high`; 0: they come from single probes
-    num_invalid: int = 0  # number of invalid probes, which are not in `probes`; most had late requests
+    is_sure: bool  # whether several probes together give `low` and `high`, or probes with two seeds passed
 
     @property
     def limit_text(self) -> str:
@@ -88,7 +88,7 @@ class Capacity:
         """Returns the column `column` of the probe whose rate is nearest to `self.low`. None if it is unknown."""
         if (low := self.low) is None:
             return None
-        nearest = min(self.probes, key=lambda probe: abs(math.log(probe.rate / low)))
+        nearest = min(self.probes, key=lambda probe: abs(math.log(probe.seen.rate / low)))
         return nearest.process.number(column)
 
     @property
@@ -102,41 +102,18 @@ class Capacity:
 
     @property
     def how_sure(self) -> str:
-        """How sure the rates are, and why, such as `sure; 7 processes together`.
-
-        The reason is the number of probes in the fit. Without a fit, it is whether probes with two seeds passed
-        at `low` or above. If processes were invalid, their number follows.
-        """
-        if self.low is None and self.high is None:
-            return Verdict.unknown
-        passed = [probe for probe in self.probes if probe.verdict == Verdict.passes and probe.rate >= (self.low or 0)]
-        is_confirmed = self.low is None or len({probe.seed for probe in passed}) > 1
-        words = []
-        if self.num_joined:
-            is_confirmed = self.num_joined >= MIN_JOINED
-            words = [f"{counted(self.num_joined, 'process')} together"]
-        elif self.low is not None:
-            confirmed = f"{significant(self.low)} confirmed with another seed"
-            words = [confirmed if is_confirmed else "not confirmed with another seed"]
-        if self.num_invalid:
-            words.append(f"{self.num_invalid} of {self.num_invalid + len(self.probes)} processes were invalid")
-        is_sure = is_confirmed and self.num_invalid <= len(self.probes)
-        return "; ".join(["sure" if is_sure else "likely", *words])
+        """How sure the rates are: `sure`, `likely` or `can't tell`."""
+        if self.rates_text:
+            return "sure" if self.is_sure else "likely"
+        return Verdict.unknown
 
     @property
     def sentence(self) -> str:
-        """A sentence such as `fp32, one at a time: 412 to 431 requests/s with p99 at most 50 ms (sure; ...)`."""
+        """A sentence such as `fp32, one at a time: 412 to 431 requests/s with p99 at most 50 ms (sure)`."""
         if self.rates_text:
             return f"{self.setting}: {self.rates_text} requests/s with {self.limit_text} ({self.how_sure})"
-        passed, failed = ([p.rate for p in self.probes if p.verdict == v] for v in (Verdict.passes, Verdict.fails))
-        if passed and failed:
-            ends = f"a probe at {significant(failed[0])} requests/s failed, and one at {significant(passed[-1])} passed"
-            return f"{self.setting}: can't tell which rates keep {self.limit_text}: {ends}"
-        rates = " to ".join(dict.fromkeys(significant(self.probes[i].rate) for i in (0, -1)))
-        probes = counted(len(self.probes), "probe")
-        tried = f"{probes} at {rates} requests/s can't tell whether this setting keeps {self.limit_text}"
-        missed = f"at {significant(self.probes[0].rate)}, {missed_text(self.probes[0].process.own_row)}"
-        return f"{self.setting}: {tried} ({missed}): increase the --budget of best --serve"
+        rates = " to ".join(dict.fromkeys(significant(self.probes[i].seen.rate) for i in (0, -1)))
+        return f"{self.setting}: can't tell at {rates} requests/s which rates keep {self.limit_text}: increase --budget"
 
 
 def capacities(cells: Iterable[MeasuredCell]) -> list[Capacity]:
@@ -160,25 +137,22 @@ def best_settings(every: Iterable[Capacity]) -> list[Capacity]:
 def _capacity(group: Group, cells: Sequence[MeasuredCell]) -> Capacity | None:
     """Computes the capacity of one setting. Returns None if none of its processes is ok."""
     probes: dict[Hashable, Probe] = {}  # several sweeps may have the cell
-    invalid: set[Hashable] = set()
     for cell in cells:
         for process in cell.processes:
-            key = process.name, process.started_at
             serving = process.measurement.serving if process.measurement else None
-            if process.outcome == Status.invalid:
-                invalid.add(key)
-            elif process.is_ok and serving is not None:
-                plain = probe_of(serving, process.cell.server)
-                probes[key] = Probe(**vars(plain), seed=serving.seed, cell=cell, process=process)
+            if process.is_ok and serving is not None:
+                seen = probe_of(serving, process.cell.server)
+                probes[process.name, process.started_at] = Probe(seen, serving.seed, cell, process)
     if not probes:
         return None
-    ordered = sorted(probes.values(), key=lambda probe: probe.rate)
+    ordered = sorted(probes.values(), key=lambda probe: probe.seen.rate)
     first = ordered[0].cell
     batch, server = first.cell.batch_size, first.cell.server
     words = [group.setting(first), "one at a time" if batch == 1 else f"batches of at most {batch}"]
     words += [f"{server.max_delay_ms:g} ms delay"] if server.max_delay_ms else []
     words += [f"{server.workers} workers"] if server.workers > 1 else []
-    low, high = rate_bounds(ordered, server.percentile)
-    joined = rate_at_limit(ordered, server.percentile)
-    num_joined = 0 if joined is None else joined.num
-    return Capacity(group.what, ", ".join(words), ordered, low, high, num_joined, len(invalid))
+    low, high, num_joined = requests.rate_bounds([probe.seen for probe in ordered], server.percentile)
+    passed = [probe for probe in ordered if probe.seen.verdict == Verdict.passes and probe.seen.rate >= (low or 0)]
+    is_repeated = low is None or len({probe.seed for probe in passed}) > 1
+    is_sure = num_joined >= MIN_JOINED if num_joined else is_repeated
+    return Capacity(group.what, ", ".join(words), ordered, low, high, is_sure)

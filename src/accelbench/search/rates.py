@@ -62,7 +62,7 @@ class Candidate:
 
     @property
     def is_close(self) -> bool:
-        low, high = rate_bounds(self.probes, self.item.cell.server.percentile)
+        low, high, _ = rate_bounds(self.probes, self.item.cell.server.percentile)
         if low is None or high is None or len(self.probes) < MIN_JOINED:
             return False
         return high <= TOLERANCE * low
@@ -86,7 +86,7 @@ class Candidate:
         A longer probe at this rate gives a lower bound. On a busy machine, slow requests come in long clusters, so that
         even a probe without misses may be too short for a sure pass.
         """
-        low, high = rate_bounds(self.probes, self.item.cell.server.percentile)
+        low, high, _ = rate_bounds(self.probes, self.item.cell.server.percentile)
         if low is not None or high is None:
             return None
         return max((probe.rate for probe in self.probes if probe.load < 1 / MAX_LOAD), default=None)

@@ -281,7 +281,10 @@ def sure_bounds(probes: Iterable[Probe]) -> tuple[float | None, float | None]:
     return passed[-2:][0] if passed else None, high
 
 
-def rate_bounds(probes: Sequence[Probe], percentile: float) -> tuple[float | None, float | None]:
-    """Returns bounds of the highest rate within the limit, from all probes together or else from single probes."""
+def rate_bounds(probes: Sequence[Probe], percentile: float) -> tuple[float | None, float | None, int]:
+    """Returns bounds of the highest rate within the limit, and the number of probes that give them together.
+
+    If no probes give bounds together, the bounds come from single probes, and the number is 0.
+    """
     joined = rate_at_limit(probes, percentile)
-    return sure_bounds(probes) if joined is None else (joined.low, joined.high)
+    return (*sure_bounds(probes), 0) if joined is None else (joined.low, joined.high, joined.num)
