@@ -152,7 +152,7 @@ HONEST = [
     honest("Masks", "tuple_with_none", modes="infer", quick="infer"),
     honest("Scales", "with_words"),
     # modules that are no classes of the user
-    honest("scripted", modes=ALL, **MADE, quick="train"),
+    honest("scripted", **MADE, quick="train"),
     honest("traced", **MADE),
     honest("frozen", modes="infer", **MADE, quick="infer"),
     honest("compiled", **MADE, quick="train"),

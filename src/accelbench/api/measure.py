@@ -20,7 +20,6 @@ import cloudpickle
 from accelbench import lock
 from accelbench.api import html
 from accelbench.devices.registry import look
-from accelbench.engines.pytorch.spec import SLOW
 from accelbench.engines.registry import HostSpec, host_spec
 from accelbench.errors import InvalidError, UnknownChoiceError, UserError
 from accelbench.grid import fingerprint, support
@@ -192,8 +191,6 @@ def _check_choices(arguments: dict[str, Any]) -> None:
         raise UserError(
             f"measure: expects a torch.nn.Module, such as Net(), or a function, not {one_line(repr(target)):.60}"
         )
-    if arguments["loss"] is not None and not callable(arguments["loss"]):
-        raise UserError(f"loss={arguments['loss']!r}: should be a function of (output, batch)")
     choices = {"device": DEVICES, "mode": vocab.STEP_MODES, "precision": vocab.NOT_QUANTIZED, "optimizer": OPTIMIZERS}
     for flag, words in choices.items():
         if arguments[flag] not in words:
@@ -215,7 +212,7 @@ def _check_function(arguments: dict[str, Any]) -> None:
 def _check_network(arguments: dict[str, Any]) -> None:
     if arguments["batch"] is None:
         raise UserError("batch: is missing: give the input of the module, such as batch=torch.rand(8, 3, 32, 32)")
-    if (arguments["mode"] == vocab.Mode.train) != (arguments["loss"] is not None):
+    if (arguments["mode"] == vocab.Mode.train) != callable(arguments["loss"]):
         raise UserError(
             "loss: mode='train', and only this mode, needs a loss: a function of (output, batch) that returns a scalar"
         )
@@ -275,20 +272,14 @@ def _cell(arguments: dict[str, Any], named: Any, tensors: Sequence[Any]) -> Cell
 
 
 class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
-    """A pickler that also accepts modules of TorchScript, which have a special format, and parametrised modules."""
+    """A pickler that also accepts parametrised modules."""
 
     def reducer_override(self, value: Any) -> Any:
         """Returns a call that creates a copy of `value`, in the form that `pickle` expects."""
-        torch = sys.modules.get("torch")
-        if torch is None or not isinstance(value, torch.nn.Module):
-            return super().reducer_override(value)
-        if "parametrizations" in vars(value).get("_modules", ()):
+        modules = getattr(value, "_modules", None)
+        if isinstance(modules, dict) and "parametrizations" in modules:
             return copyreg.__newobj__, (type(value),), vars(value)  # type: ignore[attr-defined]
-        if not isinstance(value, torch.jit.ScriptModule):
-            return super().reducer_override(value)
-        buffer = io.BytesIO()
-        torch.jit.save(value, buffer)
-        return torch.jit.load, (io.BytesIO(buffer.getvalue()),)
+        return super().reducer_override(value)
 
 
 def _pickled(name: str, value: Any) -> bytes:
@@ -328,20 +319,15 @@ def _kept_hosts() -> Hosts:
 
 
 def _host_spec(cell: Cell) -> HostSpec:
-    """Describes the process in which cells run. It imports the packages of `SLOW` that this process has imported."""
     spec = host_spec(cell)
-    slow = [name for name in SLOW if name in sys.modules]
-    return dataclasses.replace(spec, engine=SENDER, preload=(*spec.preload, SENDER, *slow))
+    return dataclasses.replace(spec, engine=SENDER, preload=(*spec.preload, SENDER))
 
 
 def _of_record(record: Record, raw: schema.Measurement, *, is_function: bool) -> Measurement:
     """Returns the result of a record. Raises InvalidError: the requested work did not run, or a number is wrong."""
     cell = record.cell
-    if (why := judge(cell, raw)) is not None:
-        raise InvalidError(f"{cell.model.name}: {why}")
     if (why := judge(cell, raw, ceilings_in(record.environment))) is not None:
-        wrong = "this number or the ceiling is wrong. To measure the ceiling again, run `accelbench doctor --probe`"
-        raise InvalidError(f"{cell.model.name}: {why}; {wrong}")
+        raise InvalidError(f"{cell.model.name}: {why}")
     row = summarise(record)
     if is_function:
         row |= dict.fromkeys(("precision", "mode", "num_params"))

@@ -5,7 +5,7 @@ import re
 import shlex
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -111,8 +111,6 @@ def _word(name: str, value: Any) -> str:
         return f"{{{','.join(f'{key}:{_word(name, part)}' for key, part in value.items())}}}"
     if isinstance(value, type | Callable) and hasattr(value, "__qualname__"):
         return f"{value.__module__}.{value.__qualname__}"
-    with suppress(AttributeError, ValueError, RuntimeError):  # a scalar of NumPy or of torch
-        return _word(name, value.item())
     raise UserError(
         f"{name}: a {type(value).__name__} can't be a setting. Give several values as a list. To measure a network, "
         "call accelbench.measure"

@@ -9,14 +9,9 @@ import pickle
 import subprocess
 import sys
 import threading
-from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
-from concurrent.futures import Future
-from contextlib import AsyncContextDecorator, ContextDecorator
-from dataclasses import fields, is_dataclass
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from functools import cache, partial
 from inspect import isroutine
-from multiprocessing.pool import AsyncResult
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from types import SimpleNamespace
@@ -29,7 +24,7 @@ from accelbench.devices import malloc_thresholds
 from accelbench.engines.cell_run import CellRun
 from accelbench.engines.pytorch import engine
 from accelbench.engines.pytorch.backends import Backend, backend_for
-from accelbench.engines.pytorch.structure import mapped
+from accelbench.engines.pytorch.structure import leaves_in, mapped
 from accelbench.engines.pytorch.weights import replacing, torch_load
 from accelbench.errors import UserError
 from accelbench.project import SENT
@@ -38,19 +33,7 @@ from accelbench.schema.measurement import Measurement, Observed
 from accelbench.schema.vocab import Device
 
 # Types of results whose computation has not started, or may still run.
-UNFINISHED = (
-    Awaitable,
-    AsyncIterator,
-    Iterator,
-    ContextDecorator,
-    AsyncContextDecorator,
-    Future,
-    AsyncResult,
-    threading.Thread,
-    BaseProcess,
-    subprocess.Popen,
-)
-MOST_PENDING = 32  # results that are kept before the oldest is waited for
+UNFINISHED = (Awaitable, AsyncIterator, Iterator, threading.Thread, BaseProcess, subprocess.Popen)
 _sent: dict[str, bytes] = {}  # name of an argument of `measure` -> its pickle
 
 
@@ -111,14 +94,7 @@ class _FunctionRun(CellRun):
     def __init__(self, cell: Cell, function: Callable[[], object], backend: Backend) -> None:
         super().__init__(cell, Path(), backend)
         self.function = function
-        self.returned = Returned(cell.device)
-        wait_for_device = backend.wait
-
-        def wait() -> None:
-            self.returned.wait()
-            wait_for_device()
-
-        backend.wait = wait  # type: ignore[method-assign]
+        self.waits: bool | None = None  # whether results must be waited for; None before the first result
 
     def new_step(self) -> Any:
         def nothing(*_: object) -> None: ...
@@ -126,10 +102,23 @@ class _FunctionRun(CellRun):
         return SimpleNamespace(
             fetch=nothing,
             copy_in=nothing,
-            compute=lambda batch: self.returned.add(self.function()),
+            compute=lambda batch: self._call(),
             copy_out=nothing,
             num_samples=lambda batch: self.cell.batch_size,
         )
+
+    def _call(self) -> None:
+        """Calls the function, and waits until arrays of JAX in its result are computed. Raises UserError."""
+        result = self.function()
+        if self.waits is None:
+            values = list(leaves_in(result))
+            for value in values:
+                _check(value)
+            self.waits = any(hasattr(value, "block_until_ready") for value in values)
+        if self.waits:
+            for value in leaves_in(result):
+                if hasattr(value, "block_until_ready"):
+                    value.block_until_ready()
 
     def run_steps(self) -> None:
         super().run_steps()
@@ -150,71 +139,13 @@ class _FunctionRun(CellRun):
         )
 
 
-class Returned:
-    """The results of a function. Unfinished JAX arrays are waited for. Results such as futures are refused."""
-
-    def __init__(self, device: Device) -> None:
-        self.device = device
-        self.waits: bool | None = None  # whether results must be waited for; None before the first result
-        self.pending = deque[Any]()
-
-    def add(self, result: Any) -> None:
-        """Adds the result of one call. Raises UserError if its work has not run, or may still run unnoticed."""
-        if self.waits is None:
-            if isroutine(result) or isinstance(result, partial) or hasattr(result, "__wrapped__"):  # jax.jit has this
-                raise UserError(f"measure: the function returns {_name(result)}, which did not run: call it")
-            values = list(_values(result))
-            self.waits = any(hasattr(value, "block_until_ready") for value in values)
-            for value in values:
-                self._check(value)
-        if self.waits:
-            self.pending.append(result)
-            if len(self.pending) > MOST_PENDING:
-                _wait_for(self.pending.popleft())
-
-    def wait(self) -> None:
-        """Waits for all results."""
-        while self.pending:
-            _wait_for(self.pending.popleft())
-
-    def _check(self, value: Any) -> None:
-        graph = getattr(type(value), "__dask_graph__", None)
-        is_future = hasattr(type(value), "add_done_callback")
-        if isinstance(value, UNFINISHED) or is_future or (graph is not None and graph(value) is not None):
-            raise UserError(
-                f"measure: the function returns {_name(value)}, which has not run or may still run: await, read, "
-                "compute or wait for it in the function, and return the result"
-            )
-        is_array = hasattr(value, "__array__") or hasattr(value, "__dlpack__")
-        if not is_array or not hasattr(type(value), "device"):  # a table's column may be named `device`
-            return
-        place = str(value.device).lower()
-        is_on_gpu = "cuda" in place or "gpu" in place
-        if "cpu" not in place and not (is_on_gpu and self.device == Device.gpu):
-            problem = f"the function's result is on {place}, which nothing waits for"
-            raise UserError(f"device='{self.device}': {problem}{': use device=gpu' if is_on_gpu else ''}")
-
-
-def _wait_for(result: Any) -> None:
-    for value in _values(result):
-        if hasattr(value, "block_until_ready"):
-            value.block_until_ready()
-
-
-def _values(value: Any) -> Iterator[Any]:
-    """The values in a result, also in nested containers."""
-    if isinstance(value, Mapping):
-        parts = list(value.values())
-    elif isinstance(value, tuple | list | set | frozenset):
-        parts = list(value)
-    elif is_dataclass(value) and not isinstance(value, type):
-        parts = [getattr(value, field.name) for field in fields(value)]
-    else:
-        yield value
-        return
-    for part in parts:
-        yield from _values(part)
-
-
-def _name(value: Any) -> str:
-    return f"an object of type {type(value).__module__}.{type(value).__qualname__}".replace("builtins.", "")
+def _check(value: Any) -> None:
+    """Raises UserError if the work of a value in the function's result has not run, or may still run unnoticed."""
+    is_function = isroutine(value) or isinstance(value, partial) or hasattr(value, "__wrapped__")  # jax.jit has this
+    is_future = hasattr(type(value), "add_done_callback")
+    if is_function or is_future or isinstance(value, UNFINISHED):
+        name = f"an object of type {type(value).__module__}.{type(value).__qualname__}".replace("builtins.", "")
+        raise UserError(
+            f"measure: the function returns {name}, which has not run or may still run: call, await, read or wait for "
+            "it in the function, and return the result"
+        )

@@ -16,7 +16,8 @@ from accelbench.measuring.checks import MAX_NUMBERS, numbers_of
 SMALLER = 0.9  # factor that changes a batch's floating-point numbers
 
 
-def _leaves_in(structure: object) -> Iterator[Any]:
+def leaves_in(structure: object) -> Iterator[Any]:
+    """The values of a structure, in order."""
     parts: Iterable[Any]
     if isinstance(structure, Mapping):
         parts = structure.values()
@@ -28,12 +29,12 @@ def _leaves_in(structure: object) -> Iterator[Any]:
         yield structure
         return
     for part in parts:
-        yield from _leaves_in(part)
+        yield from leaves_in(part)
 
 
 def tensors_in(structure: object) -> Iterator[Tensor]:
     """The tensors of a structure, in order."""
-    return (leaf for leaf in _leaves_in(structure) if isinstance(leaf, Tensor))
+    return (leaf for leaf in leaves_in(structure) if isinstance(leaf, Tensor))
 
 
 def mapped(structure: Any, change: Callable[[Tensor], Tensor]) -> Any:
@@ -122,7 +123,7 @@ def _parts_in(structure: object) -> list[Tensor]:
 def arrays_in(structure: object) -> list[NDArray[Any]]:
     """Copies the numbers of a structure's tensors and arrays into host memory; see `checks.numbers_of`."""
     arrays: list[NDArray[Any]] = []
-    for leaf in _leaves_in(structure):
+    for leaf in leaves_in(structure):
         if isinstance(leaf, Tensor):
             arrays += [numbers_of(_array(part)) for part in parts_of(leaf.detach())]
         elif isinstance(leaf, np.ndarray) and leaf.dtype.kind in "fiubc":
