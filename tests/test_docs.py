@@ -80,6 +80,7 @@ def measured(tmp_path_factory):
         folder.mkdir()
         describe(find("random").obtain(name, "auto", root, Target(folder, {})), name, folder)
     (root / "my_package").mkdir()
+    (root / "my_package/__init__.py").write_text("from my_package.nets import *\n")
     for folder in (root, root / "my_package"):
         network = "\n".join(blocks(page, "python")[0] for page in ("your-own-network.md", "serving.md"))
         (folder / "nets.py").write_text(f"{network}\n\nclass MyNet(nn.Module):\n    pass\n")

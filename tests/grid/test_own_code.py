@@ -1,10 +1,11 @@
 import re
 import sys
+from pathlib import Path
 
 import pytest
 
 from accelbench.errors import UserError
-from accelbench.grid.own_code import check_own_code
+from accelbench.grid.own_code import check_own_code, source_files
 from accelbench.schema.vocab import Library
 from accelbench.schema.workload import ModelSpec
 from environments import make_environment
@@ -86,3 +87,11 @@ def test_a_folder_without_init_is_refused_where_another_interpreter_has_a_packag
         check("space.nets.Net", there)
     (folder / "space/__init__.py").touch()
     check("space.nets.Net", there)
+
+
+def test_modules_that_a_text_may_import_without_naming_them_belong_to_the_code(folder):
+    (folder / "my_nets.py").write_text("import importlib\nNet = importlib.import_module('help' + 'er').Net\n")
+    (folder / "helper.py").write_text("class Net: pass\n")
+    assert Path("helper.py") in source_files("model.target", "my_nets.Net")
+    (folder / "my_nets.py").write_text("class Net: pass\n")
+    assert Path("helper.py") not in source_files("model.target", "my_nets.Net")

@@ -20,6 +20,8 @@ from accelbench.schema.serialize import read_bytes
 
 FROM = re.compile(rb"^[ \t]*from[ \t]+(\w+)", re.MULTILINE)  # not relative imports: they are from the same package
 IMPORT = re.compile(rb"^[ \t]*import[ \t]+(.+)", re.MULTILINE)
+# A module whose text matches may import modules that its text does not name.
+HIDES = re.compile(rb"import_module|__import__|import_from_string|spec_from|runpy|pkgutil")
 # Names of modules whose version is a part of the identity.
 VERSIONED = {*sys.stdlib_module_names, *COMPUTING, *(name.replace("-", "_") for name in COMPUTING)}
 
@@ -43,8 +45,9 @@ def source_files(flag: str, path: str) -> dict[Path, Path]:
     """Returns the source files, by name, of the user's class or function at the dotted path `path`.
 
     The files are the first package or module in the path, and all packages and modules that it imports, directly or
-    indirectly, from the user's folders. All files of a package are included. If `path` is in an installed package, only
-    the files of this package are returned. The current folder is searched before Python's path.
+    indirectly, from the user's folders. All files of a package are included. If a module may import modules that its
+    text does not name, all modules in the folder are included. If `path` is in an installed package, only the files of
+    this package are returned. The current folder is searched before Python's path.
 
     Raises UserError if there is no such package or module. The message names the setting `flag`.
     """
@@ -60,7 +63,10 @@ def source_files(flag: str, path: str) -> dict[Path, Path]:
     known = {root, *sys.stdlib_module_names}
     todo = list(files.values())
     while todo:
-        for name in _names_in(read_bytes(todo.pop())) - known:
+        text = read_bytes(todo.pop())
+        if HIDES.search(text):
+            files |= {Path(file.name): file for file in home.glob("*.py") if file.is_file()}
+        for name in _names_in(text) - known:
             known.add(name)
             if (spec := PathFinder.find_spec(name, homes)) is not None:
                 further = _files_of(spec)
