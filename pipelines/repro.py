@@ -27,6 +27,7 @@ sys.path.insert(0, str(ROOT / "src"))
 import yaml
 from rich.console import Console
 
+from accelbench.answers import gains
 from accelbench.answers.sentences import answers
 from accelbench.commands.show import open_viewer
 from accelbench.errors import UserError, writing_errors
@@ -40,7 +41,6 @@ from accelbench.lifeline import end_with_parent
 from accelbench.lock import hold
 from accelbench.presentation import counted, duration, say
 from accelbench.project import PACKAGE, PARAMS, PLAN, RESULTS, Workplace
-from accelbench.report import gains
 from accelbench.report.read import cells_in
 from accelbench.report.read import read_all as read_sweeps
 from accelbench.schema.cell import Cell

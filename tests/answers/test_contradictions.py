@@ -15,13 +15,14 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 import accelbench
+from accelbench.answers import gains
 from accelbench.answers.cells import process_rows
 from accelbench.answers.jobs import jobs
 from accelbench.answers.process import Process
 from accelbench.answers.reference import groups
 from accelbench.answers.sentences import REFERENCE
 from accelbench.cli import main
-from accelbench.report import build, csv_file, figure, gains, read
+from accelbench.report import build, csv_file, figure, read
 from accelbench.report.contents import compose
 from accelbench.report.overview import picture_of
 from accelbench.schema import record as record_files
@@ -154,20 +155,14 @@ def number(value) -> float:
     return float(str(value).replace(",", ""))
 
 
-def of_jobs_table(said, page, text) -> None:
-    """A table of the page, as report.md has it: of each job the speed of a cell and of its reference."""
-    lines = text.partition("## Each job\n\n")[2].partition("\n\n")[0].splitlines()
-    rows = [[re.sub(r"\\(.)", r"\1", entry.strip()) for entry in line.split("|")[1:-1]] for line in lines]
-    assert [row[0] for row in rows[2:]] == [job.name for job in page.jobs]
-    words = {mark: word for word, mark in gains.MARKS.items()}
-    for job, entries in zip(page.jobs, rows[2:], strict=True):
-        row = dict(zip(rows[0], entries, strict=True))
-        said.speed("report.md", job.cell.measured_key, row["samples/s"])
-        if job.gains:
-            second = job.gain.second.measured_key
-            ratio, mark = row["times as fast"].split()
-            said.speed("report.md", second, row["reference"])
-            said.pair("report.md", job.cell.measured_key, second, ratio, words[mark])
+def of_headline(page) -> None:
+    """The bars of headline.txt have two digits of each gain, and its mark."""
+    faster = [job for job in jobs(page.answers) if job.answer.best]
+    lines = [line.plain for line in gains.of_jobs(page.answers, 200) if gains.BAR in line.plain]
+    for job, line in zip(faster, lines, strict=True):
+        mark, ratio = re.search(rf"{gains.BAR}(\S) +({NUMBER})x ", line).groups()
+        assert mark == gains.MARKS[job.gain.word]
+        assert number(ratio) == pytest.approx(job.gain.ratio, rel=0.06)
 
 
 def of_every_cell(said, page) -> None:
@@ -208,15 +203,13 @@ def of_figure(said, page) -> None:
 
 
 def of_first_screen(said, page) -> None:
-    """The picture with its panel, and the gains of larger batches."""
+    """The picture with its panel."""
     keys = {row["name"]: row["cell"] for row in rows_of(page.cells)}
     for gain in (gain for job in picture_of(page.jobs, "")["jobs"] for gain in job["gains"]):
         first, second = keys[gain["cell"]], keys[gain["today"]["cell"]]
         said.pair("picture", first, second, gain["exact"], gain["word"])
         said.speed("picture", first, gain["speed"].removesuffix(" samples/s"))
         said.speed("picture", second, gain["today"]["speed"].removesuffix(" samples/s"))
-    for _, found in page.larger:
-        said.pair("a larger batch", found.first.measured_key, found.second.measured_key, found.ratio, found.word)
 
 
 def of_csv(said, root, sweeps) -> None:
@@ -273,7 +266,7 @@ def examined(maker, root, found, is_interleaved, *, is_whole) -> None:
     cells = [cell for sweep in sweeps for cell in sweep.cells]
     said = Said(cells)
     page = compose(sweeps)
-    of_jobs_table(said, page, build.markdown(page, ""))
+    of_headline(page)
     of_every_cell(said, page)
     of_figure(said, page)
     of_first_screen(said, page)

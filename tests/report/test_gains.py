@@ -2,8 +2,8 @@
 
 import pytest
 
+from accelbench.answers import gains
 from accelbench.answers.jobs import jobs
-from accelbench.report import gains
 from accelbench.schema.cell import Options
 from accelbench.schema.vocab import Status
 

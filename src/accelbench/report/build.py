@@ -16,12 +16,13 @@ import matplotlib
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
+from accelbench.answers import gains
 from accelbench.answers.pairs import span
 from accelbench.answers.words import DEVICES
 from accelbench.errors import UserError, writing_errors
 from accelbench.presentation import counted
 from accelbench.project import check_inside, shown
-from accelbench.report import csv_file, gains
+from accelbench.report import csv_file
 from accelbench.report.contents import Page, compose
 from accelbench.report.export import tables
 from accelbench.report.extension import DPI, load

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from rich.text import Text
 
+from accelbench.answers import gains
 from accelbench.answers.cells import Gap, MeasuredCell, cells_of, gap
 from accelbench.answers.process import PROCESS_SETTINGS, Process
 from accelbench.answers.reference import setting_key
@@ -13,7 +14,6 @@ from accelbench.judging.row import warnings_of
 from accelbench.judging.served import served_text
 from accelbench.judging.warnings import counted_samples, interval_text
 from accelbench.presentation import significant
-from accelbench.report import gains
 from accelbench.schema.cell import Cell
 from accelbench.schema.plan_file import WantedCell
 from accelbench.schema.record import Record, Row

@@ -8,6 +8,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
+from accelbench.answers import gains
 from accelbench.answers.cells import cells_of
 from accelbench.answers.headline import tips
 from accelbench.answers.process import Process
@@ -22,7 +23,6 @@ from accelbench.judging.verdict import DISTURBED, why_disturbed
 from accelbench.judging.warnings import counted_samples, relative_half_width
 from accelbench.presentation import and_more, counted, duration, say, shortened
 from accelbench.project import shown
-from accelbench.report import gains
 from accelbench.schema.cell import Cell
 from accelbench.schema.plan_file import WantedCell
 from accelbench.schema.record import Record

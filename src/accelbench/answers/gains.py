@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterator, Sequence
 from textwrap import wrap
+from typing import NamedTuple
 
 from rich.text import Text
 
@@ -31,7 +32,15 @@ MAX_NAME, MAX_SETTING = 26, 22
 MAX_LISTED = 6  # jobs without a bar
 MAX_SETS = 2  # data sets that are named
 NO_BREAK = "\N{NO-BREAK SPACE}"  # `wrap` breaks no line at it
-FIGURES_WIDTH = 20  # columns of a mark, a ratio and a speed
+
+
+class Bar(NamedTuple):
+    """A bar of characters: its name, its length in any unit, the mark at its end, and the text on its right."""
+
+    name: str
+    length: float
+    mark: str
+    figures: str
 
 
 def summary(answers: Sequence[Answer], cells: Sequence[MeasuredCell], width: int) -> Iterator[Text]:
@@ -100,22 +109,15 @@ def _times(gain: Gap) -> str:
 
 
 def _rows(jobs: Sequence[Job], width: int) -> Iterator[Text]:
-    if not jobs:
-        return
     names = [shortened(job.name, MAX_NAME) for job in jobs]
     settings = [shortened(job.choice, MAX_SETTING) for job in jobs]
-    name_width = max(map(len, names))
-    setting_width = max(map(len, settings))
-    most = math.log(jobs[0].gain.ratio)
-    room = max(1, min(MOST_BAR, width - name_width - setting_width - FIGURES_WIDTH - 8))
+    name_width = max(map(len, names), default=0)
+    bars = []
     for job, name, setting in zip(jobs, names, settings, strict=True):
-        length = max(1, round(room * math.log(job.gain.ratio) / most))
-        line = Text(f"  {name:<{name_width}}  {setting:<{setting_width}}  ")
-        line.append(BAR * length, "green")
-        line.append(MARKS[job.gain.word].ljust(room - length + 1))
         doubt = f" {DOUBT}" if job.gain.is_doubtful else ""
-        line.append(f"{_times(job.gain):>7}  {_rate(job.gain.first):>9}{doubt}")
-        yield line
+        figures = f"{_times(job.gain):>7}  {_rate(job.gain.first):>9}{doubt}"
+        bars.append(Bar(f"{name:<{name_width}}  {setting}", math.log(job.gain.ratio), MARKS[job.gain.word], figures))
+    yield from _drawn(bars, width)
 
 
 def of_one(answer: Answer, width: int, most: int) -> Iterator[Text]:
@@ -128,22 +130,30 @@ def of_one(answer: Answer, width: int, most: int) -> Iterator[Text]:
     yield Text()
     rates = [speed_text(cell.cell, cell.speed) for cell in cells[:most]]
     rate_width = max(map(len, rates))
-    beside = width - rate_width - FIGURES_WIDTH - 7  # left for names and bars
-    names = [shortened(answer.group.short_text(cell), max(LEAST_NAME, beside - LEAST_BAR)) for cell in cells[:most]]
-    name_width = max(map(len, names))
-    room = max(LEAST_BAR, min(MOST_BAR, beside - name_width))
-    for cell, name, rate in zip(cells, names, rates, strict=False):
-        length = max(1, round(room * (cell.speed or 0.0) / (cells[0].speed or 1.0)))
-        line = Text(f"  {name:<{name_width}}  ")
-        line.append((BAR * length).ljust(room), "green")
+    bars = []
+    for cell, rate in zip(cells, rates, strict=False):
         p50_ms = cell.number("latency_p50_ms")
         step = "" if p50_ms is None else f"{significant(p50_ms)} ms"
-        mark = f" {DOUBT}" if warnings_of(cell.row) else ""
-        line.append(f"  {rate:>{rate_width}}  {interval_text(cell.row):<6}  {step}{mark}")
-        yield line
+        doubt = f" {DOUBT}" if warnings_of(cell.row) else ""
+        figures = f"{rate:>{rate_width}}  {interval_text(cell.row):<6}  {step}{doubt}"
+        bars.append(Bar(answer.group.short_text(cell), cell.speed or 0.0, "", figures))
+    yield from _drawn(bars, width)
     if len(cells) > most:
         yield Text(f"  and {counted(len(cells) - most, 'slower cell')}", "dim")
     yield Text()
+
+
+def _drawn(bars: Sequence[Bar], width: int) -> Iterator[Text]:
+    """Yields a line for each bar. The first bar is the longest."""
+    beside = width - 7 - max((len(bar.figures) for bar in bars), default=0)  # left for names and bars
+    names = [shortened(bar.name, max(LEAST_NAME, beside - LEAST_BAR)) for bar in bars]
+    name_width = max(map(len, names), default=0)
+    room = max(LEAST_BAR, min(MOST_BAR, beside - name_width))
+    for bar, name in zip(bars, names, strict=True):
+        length = max(1, round(room * bar.length / (bars[0].length or 1.0)))
+        line = Text(f"  {name:<{name_width}}  ")
+        line.append(BAR * length, "green")
+        yield line.append(bar.mark.ljust(room - length + 1) + f"  {bar.figures}")
 
 
 def remarks(cells: Sequence[MeasuredCell]) -> Iterator[Text]:
