@@ -73,4 +73,3 @@ def test_says_of_each_data_set_whether_it_was_prepared(project, stand_in, state)
         prepare(project, "mnist", stand_in)
     line = next(line for line in shown(project).splitlines() if line.startswith("mnist"))
     assert line.removeprefix("mnist").strip() == state
-    assert re.search(rf"^data +1 {state.partition(':')[0]}", shown(project, whole=False), re.MULTILINE)

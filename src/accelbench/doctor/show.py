@@ -5,7 +5,6 @@ With --probe, it first measures the ceilings, which are the highest speeds that 
 
 import functools
 import itertools
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
@@ -25,7 +24,6 @@ from accelbench.presentation import significant
 from accelbench.project import MANIFEST, PARAMS, Workplace
 from accelbench.schema.ceilings import TRUE_PRECISIONS, Ceilings, read_ceilings
 from accelbench.schema.cell import Cell, KerasSettings
-from accelbench.schema.measurement import Data
 from accelbench.schema.text import clean, one_line
 from accelbench.schema.vocab import NOT_QUANTIZED, STEP_MODES, Device, Engine, Mode, Precision, Protocol
 from accelbench.schema.workload import DataSpec, ModelSpec
@@ -36,6 +34,8 @@ from accelbench.sweep.prober import PROBING_ENGINE, Prober, Quiet
 GB = 1e9  # bytes
 FOOT = "* only in one mode (train, infer) or on some engines: accelbench doctor --all"
 NOT_PROBED = "not probed yet: the first cell that runs on a device probes the device"
+PRECISIONS, PEAK = "Precisions that run here", "At most, as probed (accelbench doctor --probe)"
+BRIEF = ("Devices", "Engines", PRECISIONS, PEAK, "Project")  # sections of the summary
 Rows = list[tuple[str, str]]
 
 
@@ -44,7 +44,7 @@ Kinds = Mapping[tuple[Device, Precision, Mode], str | None]
 
 
 def show(place: Workplace, console: Console, *, probe: bool = False, whole: bool = False) -> None:
-    """Prints a summary of what this machine has and can do. If `whole`, prints everything instead.
+    """Prints a summary of what this machine has and can do. If `whole`, prints all sections instead.
 
     If `probe`, measures the ceilings of the devices first.
     """
@@ -62,16 +62,17 @@ def show(place: Workplace, console: Console, *, probe: bool = False, whole: bool
         for report, precision, mode in itertools.product(present, NOT_QUANTIZED, STEP_MODES)
     }
     ceilings_of = read_ceilings(place.cache, fingerprint(PROBING_ENGINE))
-    if not whole:
-        there = ", ".join(report.device for report in present)
-        absent = ", ".join(report.device for report in reports if not report.present)
-        console.print(Text(f"{there} run here{f'; not here: {absent}' if absent else ''}", "bold"))
-        console.print(_table(_summary(place, reports, kinds, ceilings_of)))
-        console.print(Text(FOOT, "dim"))
+    sections = _sections(place, reports, kinds, ceilings_of)
+    if whole:
+        for title, rows in sections.items():
+            console.print(Text(title, "bold"))
+            console.print(_table(rows), end="\n\n")
         return
-    for title, rows in _sections(place, reports, kinds, ceilings_of).items():
-        console.print(Text(title, "bold"))
-        console.print(_table(rows), end="\n\n")
+    there = ", ".join(report.device for report in present)
+    absent = ", ".join(report.device for report in reports if not report.present)
+    console.print(Text(f"{there} run here{f'; not here: {absent}' if absent else ''}", "bold"))
+    console.print(_table([row for title in BRIEF for row in sections[title]]))
+    console.print(Text(FOOT, "dim"))
 
 
 def _plain_cell(device: Device, precision: Precision = Precision.fp32, mode: Mode = Mode.infer) -> Cell:
@@ -105,61 +106,35 @@ def _table(rows: Rows) -> Table:
     return table
 
 
-def _summary(
-    place: Workplace, reports: Sequence[DeviceReport], kinds: Kinds, ceilings_of: Mapping[str, Ceilings]
-) -> Rows:
-    """Returns about a dozen rows for a terminal of 80 columns."""
-    rows = [(report.device.value, _described(report, is_brief=True)) for report in reports]
-    there = ", ".join(engine for engine in Engine if _why_not(engine) is None)
-    missing = ", ".join(engine for engine in Engine if _why_not(engine) is not None)
-    rows.append(("engines", there + (f"; not installed: {missing}" if missing else "")))
-    rows += [(f"on {device}", text) for device, text in _precisions(kinds)]
-    rates = "; ".join(f"{device}: {_rates(ceilings)}" for device, ceilings in ceilings_of.items())
-    rows.append(("at most", f"{rates} GFLOP/s" if rates else NOT_PROBED))
-    sets = data_sets(place)
-    counts = ", ".join(f"{num} {state}" for state, num in Counter(map(_state, sets.values())).items())
-    rows.append(("data", counts or "none yet"))
-    return [*rows, ("project", _settings(place))]
-
-
 def _sections(
     place: Workplace, reports: Sequence[DeviceReport], kinds: Kinds, ceilings_of: Mapping[str, Ceilings]
 ) -> dict[str, Rows]:
-    """Returns a dict from a section's title to its rows."""
+    """Returns a dict from a section's title to its rows. `BRIEF` has the sections of the summary."""
     engines: Rows = []
     for engine in Engine:
         reason = _why_not(engine)
         words = ", ".join(word for word in Precision if _why_not(engine, word) is None)
         engines.append((engine, f"yes: {words}" if reason is None else f"no: {reason}"))
-    sets = data_sets(place)
-    data = [
-        (clean(name), f"{_state(state)}: {state if isinstance(state, str) else state.source}")
-        for name, state in sets.items()
-    ]
     none = f"{PARAMS} names none" if place.project else f"none yet in {place.data}"
     machine = fingerprint()
     return {
         "Devices": [(report.device, _described(report)) for report in reports],
         "Engines": engines,
         "Versions": [*{"python": machine["machine"]["python"], **machine["versions"]}.items()],
-        "Precisions that run here": _precisions(kinds),
-        "At most, as probed (accelbench doctor --probe)": _ceilings(ceilings_of),
+        PRECISIONS: _precisions(kinds),
+        PEAK: _ceilings(ceilings_of),
         "Skipped here": _skipped(kinds),
-        "Data sets": data or [("", none)],
-        "Settings": [("", _settings(place))],
+        "Data sets": _data_sets(place) or [("", none)],
+        "Project": [("project", _settings(place))],
     }
 
 
-def _described(report: DeviceReport, *, is_brief: bool = False) -> str:
+def _described(report: DeviceReport) -> str:
     if not report.present:
         return report.reason or ""
     count = f"{report.count} x " if report.count > 1 else ""
     memory = [f"memory {report.memory_bytes / GB:.1f} GB"] if report.memory_bytes is not None else []
-    details = [
-        f"{key.replace('_', ' ')} {value}"
-        for key, value in report.details.items()
-        if not (is_brief and key == "physical_cores")
-    ]
+    details = [f"{key.replace('_', ' ')} {value}" for key, value in report.details.items()]
     return ", ".join([count + report.name, *memory, *details])
 
 
@@ -177,18 +152,15 @@ def _precisions(kinds: Kinds) -> Rows:
                 words.append(f"{precision}{'' if all(runs) else '*'}")
         if device == Device.cpu and any(_why_not(engine, Precision.int8) is None for engine in Engine):
             words.append(f"{Precision.int8}*")
-        rows.append((device, ", ".join(words)))
+        rows.append((f"on {device}", ", ".join(words)))
     return rows
-
-
-def _rates(ceilings: Ceilings) -> str:
-    return ", ".join(f"{word} {significant(rate / GB)}" for word, rate in ceilings.flops_per_s.items())
 
 
 def _ceilings(ceilings_of: Mapping[str, Ceilings]) -> Rows:
     rows: Rows = []
     for device, ceilings in ceilings_of.items():
-        rows.append((device, f"{_rates(ceilings)} GFLOP/s (int8: GOP/s)"))
+        rates = ", ".join(f"{word} {significant(rate / GB)}" for word, rate in ceilings.flops_per_s.items())
+        rows.append((f"{device} peak", f"{rates} GFLOP/s (int8: GOP/s)"))
         speeds = {
             "memory": ceilings.memory_bytes_per_s,
             "from host": ceilings.host_to_device_bytes_per_s,
@@ -196,7 +168,7 @@ def _ceilings(ceilings_of: Mapping[str, Ceilings]) -> Rows:
         }
         words = [f"{name} {significant(rate / GB)} GB/s" for name, rate in speeds.items() if rate]
         rows.append(("", ", ".join([*words, f"a launch {significant(ceilings.launch_s * 1e6)} us"])))
-    return rows or [("", NOT_PROBED)]
+    return rows or [("peak rates", NOT_PROBED)]
 
 
 def _skipped(kinds: Kinds) -> Rows:
@@ -208,27 +180,20 @@ def _skipped(kinds: Kinds) -> Rows:
     return rows or [("", "nothing on the devices of this machine")]
 
 
-def data_sets(place: Workplace) -> dict[str, Data | str]:
-    """Returns a dict from a data set to its description, or to the reason why the data set is not prepared.
-
-    Raises UserError if params.yaml can't be read.
-    """
+def _data_sets(place: Workplace) -> Rows:
+    """Returns pairs of a data set and its source, or why it is not prepared. Raises UserError: params.yaml is wrong."""
     names = sorted(path.parent.name for path in place.data.glob(f"*/{MANIFEST}"))
     if place.project is not None:
         names = list(params.load(place.project).data)
-    sets: dict[str, Data | str] = {}
+    rows: Rows = []
     for name in names:
         try:
-            sets[name] = read_manifest(place.data / name)
+            data = read_manifest(place.data / name)
+            text = f"{'stand-in' if data.stand_in else 'ready'}: {data.source}"
         except UserError as error:
-            sets[name] = one_line(str(error).replace(f"{place.root}/", ""))
-    return sets
-
-
-def _state(data: Data | str) -> str:
-    if isinstance(data, str):
-        return "not prepared yet"
-    return "stand-in" if data.stand_in else "ready"
+            text = "not prepared yet: " + one_line(str(error).replace(f"{place.root}/", ""))
+        rows.append((clean(name), text))
+    return rows
 
 
 def _settings(place: Workplace) -> str:
