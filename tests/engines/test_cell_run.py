@@ -81,7 +81,7 @@ class Run(CellRun):
         self.log.append("output")
         return ObservedOutput(2.0, [np.full((32, 10), 2.0 * self.output_value)], fed=1.0)
 
-    def new_network(self, state, precision, *, other=False):
+    def new_network(self, state, precision):
         rounded = 1.25 if precision == Precision.bf16 else 1.0  # rounding may add up in a deep network
         return lambda batch, seed: [np.full((32, 10), batch * rounded)]
 
@@ -158,7 +158,7 @@ def test_warnings_are_the_engines_and_then_the_templates_and_memory_is_noted_bef
 
 def test_a_reference_that_takes_too_long_leaves_the_measurement_as_it_is(digits, monkeypatch):
     never = threading.Event()
-    monkeypatch.setattr(Run, "new_network", lambda run, state, precision, other=False: never.wait(60))
+    monkeypatch.setattr(Run, "new_network", lambda run, state, precision: never.wait(60))
     run = Run(digits, precision=Precision.bf16, timeout_s=0.5)
     measured = run.measure()
     never.set()

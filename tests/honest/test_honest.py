@@ -77,6 +77,7 @@ def spoiled(target, found, modes="train", quick="", **more):
 
 
 ALL = "infer train measure measure_train"
+SAME = "the output is the same for different inputs"
 BOTH = "fp32 bf16"
 MADE = {"factory": True}
 # The speed of a program whose work depends on its inputs is that of the inputs that were fed.
@@ -161,10 +162,10 @@ HONEST = [
     honest("StaysUncompiled", options=Options(compile=True)),
     honest("exported", **MADE, quick="infer"),
     # outputs that hardly move while weights are random
-    honest("EmptyCodebook", modes="infer measure", precisions=BOTH, quick="infer"),
-    honest("FaintNorms", "images", precisions=BOTH, quick="infer"),
-    honest("ZeroHead", "labelled", modes="infer train measure", loss="classify", quick="infer"),
-    honest("Saturates", modes="infer", precisions=BOTH, true="the same for different inputs"),
+    honest("EmptyCodebook", modes="infer measure", precisions=BOTH, quick="infer", true=SAME),
+    honest("FaintNorms", "images", precisions=BOTH, quick="infer", true=SAME),
+    honest("ZeroHead", "labelled", modes="infer train measure", loss="classify", quick="infer", true=SAME),
+    honest("Saturates", modes="infer", precisions=BOTH, true=SAME),
     # time and memory
     # How often it computes depends on the load of the machine: not in `make test`.
     honest("UntilLate", modes="infer train measure", true="the output differs by .* from the output in fp32"),
@@ -217,7 +218,6 @@ HONEST = [
 STALE = "kept|earlier|differs|not that of|does not depend"
 NOT_COMPARED = "not compared"  # a note
 UNSURE = f"{STALE}|{NOT_COMPARED}"
-SAME = "does not depend|the same for"
 NOTHING = "nothing was trained|no weight changed|did not change"
 NO_GRADIENTS = "did not change|no gradient"
 ACCIDENTS = [

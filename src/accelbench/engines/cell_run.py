@@ -42,10 +42,6 @@ from accelbench.schema.measurement import (
 from accelbench.schema.ranges import MAX_NUMBER
 from accelbench.schema.vocab import EPOCHS, SERVING, Device, Mode, Pipeline, Precision, Promise, Protocol
 
-# Number of unseen batches whose outputs are checked after training. One is too few: code that caches results for every
-# second batch drops its cache at the first batch of a new size, so the error shows only in later batches.
-NUM_OBSERVED = 2
-
 
 @dataclass(frozen=True)
 class Resources:
@@ -95,7 +91,7 @@ class CellRun:
         self.breakdown: Breakdown | None = None
         self.operators: list[Operator] = []
         self.defects: list[str] = []
-        self.outputs: list[ObservedOutput] = []  # outputs of the network after its timed part
+        self.output: ObservedOutput | None = None  # an output of the network after its timed part
         self.changes: list[str] = []  # settings of the framework that the user's code changed during the measurement
         self.resources: Resources | None = None
         self.known_work: Work | None = None
@@ -133,11 +129,11 @@ class CellRun:
         """Runs the measured network once more, on a batch that was never fed, and returns the network's output."""
         raise NotImplementedError
 
-    def new_network(self, state: Any, precision: Precision, *, other: bool = False) -> NewNetwork:
+    def new_network(self, state: Any, precision: Precision) -> NewNetwork:
         """Builds the network again, on the CPU and in `precision`. Returns a function that runs it.
 
-        If `other`, the new network gets other weights than the measured network. Otherwise it gets the same weights.
-        `state` is the state of the measured network that `observe_output` has stored, such as its weights.
+        `state` is the state of the measured network that `observe_output` has stored, such as its weights. The new
+        network gets this state.
         """
         raise NotImplementedError
 
@@ -307,31 +303,29 @@ class CellRun:
             )
 
     def keep_output(self) -> None:
-        """Runs the network on batches that were never fed, and stores the outputs for the output check."""
+        """Runs the network on a batch that was never fed, and stores the output for the output check."""
         self.note_resources()
         if not self.checks_output:
             return
         with self.observations.checking():
-            for _ in range(NUM_OBSERVED if self.trains else 1):
-                self.outputs.append(self.observe_output())
+            self.output = self.observe_output()
 
-    def new_network_in_time(self, state: Any, precision: Precision, **how: bool) -> NewNetwork:
+    def new_network_in_time(self, state: Any, precision: Precision) -> NewNetwork:
         """Calls `new_network` with a time limit.
 
         Both this call and later calls of the returned network raise NotInTimeError when the time for checks is over.
         """
-        network = in_time(lambda: self.new_network(state, precision, **how), self.limits.left_s)
+        network = in_time(lambda: self.new_network(state, precision), self.limits.left_s)
         return lambda batch, seed: in_time(lambda: network(batch, seed), self.limits.left_s)
 
     def _compared(self) -> Findings:
-        findings = Findings()
-        with self.observations.checking():
-            for output in self.outputs:
-                constant = self.cell.model.constant
-                findings = checks.compare(output, self.new_network_in_time, self.cell.precision, constant=constant)
-                if findings.defects or findings.warnings or findings.observed is None:
-                    break
-        return findings
+        if self.output is not None:
+            cell = self.cell
+            with self.observations.checking():
+                return checks.compare(
+                    self.output, self.new_network_in_time, cell.precision, constant=cell.model.constant
+                )
+        return Findings()
 
     def work_of_step(self, count: Callable[[], Work]) -> Work | None:
         """Returns the operations and bytes of one step. Calls `count` if no earlier cell has counted them.

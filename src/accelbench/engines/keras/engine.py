@@ -212,13 +212,13 @@ class Run(CellRun):
         output = self.execute(self.backend.copy_in(self.backend.execution_of(unseen.copy())))
         return ObservedOutput(unseen, [numbers_of(np.asarray(output))], fed=fed, output_of_fed=[last])
 
-    def new_network(self, state: None, precision: Precision, *, other: bool = False) -> NewNetwork:
+    def new_network(self, state: None, precision: Precision) -> NewNetwork:
         """Returns a function that builds the cell's network again, on the CPU and from the same seed, and runs it."""
         cell = replace(self.cell, precision=precision)
 
         def run(batch: NDArray[Any], seed: int) -> Output:
             with self.backend.on_cpu():
-                return [numbers_of(networks.reference(cell, batch, self.shape, self.num_classes, other=other))]
+                return [numbers_of(networks.reference(cell, batch, self.shape, self.num_classes))]
 
         return run
 

@@ -153,16 +153,9 @@ def network_of(cell: Cell, shape: Shape, num_classes: int) -> keras.Sequential:
     return network
 
 
-def reference(cell: Cell, images: NDArray[Any], shape: Shape, num_classes: int, *, other: bool = False) -> NDArray[Any]:
-    """Builds the cell's network again and returns its output for `images`, which have the format of the feed's images.
-
-    If `other`, adds random numbers to the weights.
-    """
+def reference(cell: Cell, images: NDArray[Any], shape: Shape, num_classes: int) -> NDArray[Any]:
+    """Builds the cell's network again. Returns its output for `images`, which have the format of the feed's images."""
     network = network_of(cell, shape, num_classes)
-    if other:
-        generator = np.random.default_rng(cell.seed)  # all calls draw the same numbers, so outputs can be compared
-        weights = network.get_weights()
-        network.set_weights([tensor + 0.1 * generator.random(tensor.shape, np.float32) for tensor in weights])
     floats = images / np.float32(255) if images.dtype == np.uint8 else images.astype(np.float32)
     output: NDArray[Any] = ops.convert_to_numpy(network(floats, training=False))
     return output

@@ -3,11 +3,8 @@
 A check builds a new network on the CPU with the same weights as the measured network. It compares the outputs of both.
 """
 
-import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
-from functools import partial
-from random import SystemRandom
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
@@ -37,8 +34,6 @@ from accelbench.schema.vocab import Mode, Precision
 if TYPE_CHECKING:
     from accelbench.engines.pytorch.network_and_data import Workload
 
-# Factor for random weights: with most activations, the influence of an input neither vanishes nor explodes over layers.
-GAIN = 1.5
 # Modes of autograd for inference, tried in this order until the network runs.
 INFERENCE_MODE, NO_GRAD, WITH_GRAD = "torch.inference_mode", "torch.no_grad", "torch.enable_grad"
 
@@ -88,17 +83,6 @@ def adopt(network: nn.Module, measured: Mapping[str, Tensor]) -> bool:
         if tensor.dtype == value.dtype or not torch.equal(tensor.to(value.dtype), value):
             tensor.copy_(value)
     return True
-
-
-@torch.no_grad()
-def draw_again(network: nn.Module) -> None:
-    """Replaces the weights and buffers of a network by new random numbers (see `GAIN`), but never by 0."""
-    torch.manual_seed(SystemRandom().randrange(2**31))
-    for tensor in [*network.parameters(), *network.buffers()]:
-        if tensor.is_floating_point() and tensor.dim() > 1:
-            tensor.copy_(torch.randn_like(tensor) * GAIN / math.sqrt(max(1, tensor[0].numel())))
-        elif tensor.is_floating_point():
-            tensor.uniform_(0.5, 1.5)
 
 
 def _rows_of(batch: Any, result: Any) -> tuple[Any, Output] | None:
@@ -151,7 +135,8 @@ class NetworkOutputs(CellRun):
         yield from self.workload.notes()
         yield from self.backend.notes()
         if self.grad_mode == WITH_GRAD or (self.grad_mode == NO_GRAD and not self.backend.fused):
-            yield f"inference ran in {self.grad_mode}: the network needs gradients"
+            fails = "in torch.inference_mode, the network fails or has another output"
+            yield f"inference ran in {self.grad_mode}: {fails}"
 
     def begin_worker(self) -> None:
         """Sets how many threads the calling thread may use, and how it handles denormal numbers."""
@@ -184,31 +169,20 @@ class NetworkOutputs(CellRun):
                     measure()
                     if not self._is_spoiled():
                         return
-                    self.outputs.clear()
+                    self.output = None
             except Exception as error:
                 if self.grad_mode == WITH_GRAD or self.timing.num_steady_steps or not needs_gradients(error):
                     raise
 
     def _is_spoiled(self) -> bool:
         """Returns True if torch.inference_mode changes the output. In this mode, torch.func's gradients may be 0."""
-        if self.grad_mode != INFERENCE_MODE or not self.outputs or not self.is_plain:
+        if self.grad_mode != INFERENCE_MODE or self.output is None or not self.is_plain:
             return False
-        measured = self.outputs[0]
-        most = limit(self.cell.precision)
-        with self.observations.checking():
-            if measured.rows is not None:
-                with suppress(Exception):  # the network may not accept another number of rows
-                    if self._error_in_no_grad(*measured.rows) <= most:
-                        return False
-            with suppress(Exception):  # fails if the network keeps inference tensors
-                is_other = self._error_in_no_grad(measured.batch, measured.output) > most
-                return is_other and error_of(self._again(measured.batch), measured.output) <= most
+        # The error of a network that keeps inference tensors is suppressed.
+        with self.observations.checking(), suppress(Exception), torch.inference_mode(False), torch.no_grad():
+            output = arrays_in(self.further_result(self.output.batch))
+            return error_of(output, self.output.output) > limit(self.cell.precision)
         return False
-
-    def _error_in_no_grad(self, batch: Any, output: Output) -> float:
-        """Runs `batch` without torch.inference_mode. Returns the difference between the result and `output`."""
-        with torch.inference_mode(False), torch.no_grad():
-            return error_of(arrays_in(self.further_result(batch)), output)
 
     def keep_output(self) -> None:
         self.note_resources()
@@ -256,17 +230,12 @@ class NetworkOutputs(CellRun):
             batch,
             arrays_in(result),
             is_unseen,
-            state=state._replace(counts={}),
-            counted=state,
+            state=state,
+            plain_state=state._replace(counts={}),
             rows=None if self.trains else _rows_of(batch, result),
             fed=fed,
             output_of_fed=output_of_fed,
-            again=partial(self._again, batch),
         )
-
-    def _again(self, batch: Any) -> Output:
-        with nullcontext() if self.trains else self.measuring_context():
-            return arrays_in(self.further_result(batch))
 
     def further_result(self, batch: Any) -> Any:
         """Runs an additional step on a batch in host memory. Returns the output; in training, (output, loss)."""
@@ -282,13 +251,11 @@ class NetworkOutputs(CellRun):
         with self.step.context():
             return self.step.task.train(self.network, batch)
 
-    def new_network(self, state: NetworkState, precision: Precision, *, other: bool = False) -> NewNetwork:
+    def new_network(self, state: NetworkState, precision: Precision) -> NewNetwork:
         dtype = STORED_DTYPES[precision]
         with torch.inference_mode(False), new_tensors_in(torch.float32):
             network = uncompiled(cast_module(self.workload.build(), dtype))
             is_like_measured = adopt(network, state.tensors)
-        if other:
-            draw_again(network)
         for name, layer in network.named_modules():
             vars(layer).update(state.counts.get(name, {}))
         network.train(self.trains)
