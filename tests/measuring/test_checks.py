@@ -154,20 +154,20 @@ def test_tensors_are_compared_as_real_and_whole_numbers():
 
 
 @pytest.mark.parametrize(
-    ("flops", "asked", "ran_in", "coarser", "finer"),
+    ("flops", "asked", "ran_in", "coarser"),
     [
-        ({"float32": 100}, "float32", "float32", 0, 0),
-        ({"bfloat16": 60, "float32": 40}, "float32", "bfloat16", 1, 0),
-        ({"bfloat16": 40, "float32": 60}, "float32", "float32", 1, 0),
-        ({"float32": 60, "bfloat16": 40}, "bfloat16", "bfloat16", 0, 1),
-        ({"float32": 1000, "bfloat16": 1}, "bfloat16", "float32", 0, 1),
-        ({}, "float32", None, 0, 0),
+        ({"float32": 100}, "float32", "float32", 0),
+        ({"bfloat16": 60, "float32": 40}, "float32", "bfloat16", 1),
+        ({"bfloat16": 40, "float32": 60}, "float32", "float32", 1),
+        ({"float32": 60, "bfloat16": 40}, "bfloat16", "bfloat16", 0),
+        ({"float32": 1000, "bfloat16": 1}, "bfloat16", "float32", 0),
+        ({}, "float32", None, 0),
     ],
 )
-def test_products_ran_as_asked_unless_most_is_coarser_or_next_to_none_is_so(flops, asked, ran_in, coarser, finer):
+def test_products_ran_as_asked_unless_most_is_coarser_or_next_to_none_is_so(flops, asked, ran_in, coarser):
     findings = Observations(products=Products(flops=flops))
     assert findings.products.ran_in(asked) == ran_in
-    assert (len(list(findings.warnings(asked))), len(list(findings.notes(asked)))) == (coarser, finer)
+    assert len(list(findings.warnings(asked))) == coarser
 
 
 def trained(num_changed=0, **changes):
@@ -178,18 +178,9 @@ def trained(num_changed=0, **changes):
     return Training(**fields | changes)
 
 
-@pytest.mark.parametrize(
-    ("changes", "why"),
-    [
-        ({"learning_rates": [0.0]}, "(the learning rate is 0)"),
-        ({"gradients": set()}, "(the weights have no gradients)"),
-        ({"gradients": {"a"}, "learning_rates": [0.1]}, "(the weights have gradients, but the optimiser updates other"),
-        ({}, "in the measured steps"),
-    ],
-)
-def test_a_training_that_changes_nothing_is_none(changes, why):
-    (defect,) = trained(**changes).defects()
-    assert why in defect
+def test_a_training_that_changes_nothing_is_none():
+    (defect,) = trained().defects()
+    assert "no trainable weight changed in the measured steps" in defect
 
 
 @pytest.mark.parametrize(
@@ -197,18 +188,17 @@ def test_a_training_that_changes_nothing_is_none(changes, why):
     [
         (4, {}, None),
         (0, {"is_coarse": True}, "rounding to 16 bits"),  # not a proof
-        (3, {"gradients": set("abcd")}, "these weights did not change during training: 1 of 4 tensors (d)"),
-        (3, {"gradients": set("abc")}, None),  # the loss does not use the tensor
-        (1, {"gradients": {"a"}}, "3 of 4 tensors (b, c, d)"),
-        (0, {"num_steps": 2, "cycle": 8}, "gradients may be accumulated over more steps"),
-        (0, {"num_steps": 2, "cycle": None}, "no weight changed in 2 steps"),
+        (0, {"vanished": True}, "all gradients are 0"),
+        (3, {}, None),  # the loss may not use the tensor
+        (1, {}, "these weights did not change during training: 3 of 4 tensors (b, c, d)"),
+        (0, {"num_steps": 2, "cycle": 8}, "no weight changed in 2 steps: gradients may be accumulated over more"),
         (4, {"evaluating": ["norm"]}, "layers in evaluation mode during training: norm"),
         (4, {"after": dict.fromkeys("abcd", State(2, False))}, "weights are not finite: 4 of 4 tensors"),
     ],
 )
-def test_less_than_that_is_a_warning_or_a_note(num_changed, changes, expected):
+def test_less_than_that_is_a_warning(num_changed, changes, expected):
     training = trained(num_changed, **changes)
-    texts = [*training.warnings(), *training.notes()]
+    texts = list(training.warnings())
     assert list(training.defects()) == []
     assert len(texts) == (expected is not None)
     assert expected is None or expected in texts[0]

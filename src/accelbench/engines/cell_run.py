@@ -383,7 +383,7 @@ class CellRun:
             peak_host_bytes=resources.peak_host_bytes,
             checks=list(self._checks(observed, findings)),
             checks_s=self.observations.checks_s,
-            notes=[*self.notes(), *self.limits.left_out, *self.observations.notes(expected), *findings.notes],
+            notes=[*self.notes(), *self.limits.left_out, *findings.notes],
             warnings=[
                 *self.warnings(),
                 *self._common_warnings(),

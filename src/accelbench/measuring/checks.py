@@ -25,10 +25,9 @@ from accelbench.schema.vocab import QUANTIZED, Precision, Promise
 # Format, by its name in NumPy -> significant bits.
 BITS = {"float64": 53, "float32": 24, "float16": 11, "bfloat16": 8, "int8": 7, "uint8": 8}
 MIN_SHARE = 0.01  # share of the operations below which a format is not mentioned
-# Two shares of all trainable numbers. A check warns if more than the first share have a gradient but do not change, or
-# if more than the second share do not change. A branch that the loss does not use is usually smaller than the second
-# share.
-MAX_UNUSED, MAX_WITHOUT = 0.01, 0.5
+# A check warns if more than this share of all trainable numbers do not change. A branch that the loss does not use is
+# usually smaller.
+MAX_UNCHANGED = 0.5
 MAX_NAMED = 3  # layers named in a sentence
 MAX_CYCLE = 64  # steps; nobody accumulates gradients over more
 MAX_WHY = 200  # characters of an error in a sentence
@@ -317,15 +316,10 @@ class Products:
         is_coarser = BITS.get(most, 0) < BITS[expected]
         return most if is_coarser or shares.get(expected, 0.0) < MIN_SHARE else expected
 
-    def others(self, expected: str, *, coarser: bool) -> Iterator[str]:
-        """Yields sentences about operations that ran in a format that is not `expected`.
-
-        If `coarser` is true, mentions only formats coarser than `expected`. Otherwise, mentions only finer formats, and
-        formats with as many significant bits.
-        """
+    def coarser(self, expected: str) -> Iterator[str]:
+        """Yields sentences about operations that ran in a coarser format than `expected`."""
         for name, share in self.shares().items():
-            is_coarser = BITS.get(name, 0) < BITS[expected]
-            if name != expected and share >= MIN_SHARE and is_coarser == coarser:
+            if share >= MIN_SHARE and BITS.get(name, 0) < BITS[expected]:
                 yield f"{100 * share:.0f} % of the operations of {self.of} ran in {name}, not in {expected}"
 
     def check(self) -> Check:
@@ -354,11 +348,9 @@ class Training:
     before: States = field(default_factory=dict)  # their states at the start of the steady state
     after: States = field(default_factory=dict)  # their states at the end of the steady state
     num_steps: int = MAX_CYCLE  # steps between `before` and `after`
-    cycle: int | None = 1  # steps over which gradients are accumulated; None if the user's code decides
-    gradients: set[str] | None = None  # tensors whose gradient was not 0 after the last step; None if unknown
+    cycle: int = 1  # steps over which gradients are accumulated, at most
     vanished: bool = False  # whether there are gradients, and all of them are 0
     sizes: Mapping[str, int] = field(default_factory=dict)  # name of a tensor -> how many numbers it has
-    learning_rates: Sequence[float] = ()  # of the optimisers; empty if unknown
     evaluating: Sequence[str] = ()  # layers in evaluation mode that have trainable weights or dropout
     is_coarse: bool = False  # whether weights have 16 bits, so that rounding may swallow the optimiser's steps
 
@@ -373,55 +365,28 @@ class Training:
 
     @property
     def is_observed(self) -> bool:
-        is_due = self.num_steps >= (self.cycle or MAX_CYCLE)
-        return bool(self.before and self.after) and (bool(self.changed) or is_due)
-
-    @property
-    def _is_unknown(self) -> bool:
-        return bool(self.names and self.before and self.after) and not self.is_observed
+        return bool(self.before and self.after) and (bool(self.changed) or self.num_steps >= self.cycle)
 
     def defects(self) -> Iterator[str]:
         if self.is_observed and not self.changed and not (self.is_coarse or self.vanished):
-            yield f"nothing was trained: no trainable weight changed in the measured steps{self._why()}"
-
-    def _why(self) -> str:
-        if self.learning_rates and not any(self.learning_rates):
-            return " (the learning rate is 0)"
-        if self.gradients is None:
-            return ""
-        if not self.gradients:
-            return " (the weights have no gradients)"
-        return " (the weights have gradients, but the optimiser updates other weights, or makes no steps)"
+            yield "nothing was trained: no trainable weight changed in the measured steps"
 
     def warnings(self) -> Iterator[str]:
-        still = [name for name in self.names if name not in self.changed]
-        if self.is_observed and not self.changed and self.vanished:
+        changed = self.changed
+        still = [name for name in self.names if name not in changed]
+        num_still = sum(self.sizes.get(name, 0) for name in still)
+        if self.before and self.after and not self.is_observed:
+            yield f"no weight changed in {self.num_steps} steps: gradients may be accumulated over more steps than that"
+        elif not changed and self.vanished:
             yield "no trainable weight changed: all gradients are 0, as if the loss were at its minimum"
-        elif self.is_observed and not self.changed and self.is_coarse:
+        elif not changed and self.is_observed and self.is_coarse:
             yield "no trainable weight changed: rounding to 16 bits may swallow the optimiser's steps"
-        elif self.is_observed and still and self._is_worth_it(still):
+        elif changed and not self.is_coarse and num_still > MAX_UNCHANGED * sum(self.sizes.values()):
             yield f"these weights did not change during training: {self._named(still)}"
         if bad := [name for name, state in self.after.items() if not state.is_finite]:
             yield f"after training, weights are not finite: {self._named(bad)}"
-        if self.cycle is None and self._is_unknown:
-            yield f"no weight changed in {self.num_steps} steps"
         if self.evaluating:
             yield f"layers in evaluation mode during training: {', '.join(self.evaluating[:MAX_NAMED])}"
-
-    def _is_worth_it(self, still: Sequence[str]) -> bool:
-        """Returns True if the unchanged tensors `still` are large enough for a warning (see `MAX_UNUSED`)."""
-        if self.is_coarse:
-            return False
-        if not self.sizes:
-            return True
-        total = sum(self.sizes.values())
-        due = [name for name in still if self.gradients is None or name in self.gradients]
-        num_due, num_still = (sum(self.sizes[name] for name in names) for names in (due, still))
-        return num_due > MAX_UNUSED * total or num_still > MAX_WITHOUT * total
-
-    def notes(self) -> Iterator[str]:
-        if self.cycle is not None and self._is_unknown:
-            yield f"no weight changed in {self.num_steps} steps: gradients may be accumulated over more steps than that"
 
     def check(self) -> Check:
         if not self.is_observed:
@@ -440,8 +405,7 @@ class Observations:
 
     products: Products = field(default_factory=Products)  # the matrix products of one step
     training: Training = field(default_factory=Training)  # the weights
-    # layers in training mode in inference: dropout layers, whose mode may be intended, and other layers
-    modes: tuple[Sequence[str], Sequence[str]] = ((), ())
+    in_training_mode: Sequence[str] = ()  # layers in training mode in inference
     unchecked: dict[str, str] = field(default_factory=dict)  # what was not checked -> why
     checks_s: float = 0.0  # seconds of all checks
 
@@ -465,12 +429,6 @@ class Observations:
         for what, why in self.unchecked.items():
             yield f"{what} not checked: {why}"
         yield from self.training.warnings()
-        yield from self.products.others(expected, coarser=True)
-        if layers := self.modes[1]:
+        yield from self.products.coarser(expected)
+        if layers := self.in_training_mode:
             yield f"layers in training mode during inference: {', '.join(layers[:MAX_NAMED])}"
-
-    def notes(self, expected: str) -> Iterator[str]:
-        yield from self.products.others(expected, coarser=False)
-        yield from self.training.notes()
-        if layers := self.modes[0]:
-            yield f"dropout was active in inference: {', '.join(layers[:MAX_NAMED])}"

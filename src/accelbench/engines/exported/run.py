@@ -31,7 +31,7 @@ from accelbench.engines.pytorch.outputs import NetworkOutputs
 from accelbench.engines.pytorch.precision import STORED_DTYPES, cast_tensor
 from accelbench.engines.pytorch.ranks import Ranks
 from accelbench.engines.pytorch.structure import mapped, tensors_in
-from accelbench.engines.pytorch.training import training_in_inference
+from accelbench.engines.pytorch.training import in_other_mode
 from accelbench.engines.registry import UNFINISHED
 from accelbench.errors import UnsupportedError
 from accelbench.measuring.checks import Products
@@ -251,7 +251,7 @@ class _Run(NetworkOutputs):
         for name, num in ran.formats.items():
             nums[Precision.int8 if name in INTEGERS else name] += num
         self.observations.products = Products(flops=dict(nums), of="matrix products (each counted as one)")
-        self.observations.modes = training_in_inference(self.network)
+        self.observations.in_training_mode = in_other_mode(self.network, training=False)
         self.keep_output()
         return Observed(
             device="cpu",

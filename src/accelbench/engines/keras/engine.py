@@ -189,7 +189,6 @@ class Run(CellRun):
         self.observations.products = self.observer.products(train=self.trains)
         expected = FORMATS[self.cell.precision].computed
         if self.trains:
-            self.observations.training.learning_rates = [float(self.model.optimizer.learning_rate.numpy())]
             if not self.fits:
                 loss = self.checked_loss(float(self.model.get_metrics_result()["loss"]))
         else:

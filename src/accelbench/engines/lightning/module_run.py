@@ -26,7 +26,7 @@ from accelbench.engines.pytorch.own_batches import count_note
 from accelbench.engines.pytorch.precision import Observer
 from accelbench.engines.pytorch.ranks import Ranks
 from accelbench.errors import UserError
-from accelbench.measuring.checks import OUTPUT, ObservedOutput
+from accelbench.measuring.checks import MAX_CYCLE, OUTPUT, ObservedOutput
 from accelbench.measuring.runner import Ask, Clock
 from accelbench.schema.cell import Cell, TrainerSettings
 from accelbench.schema.measurement import Observed, Work
@@ -160,9 +160,9 @@ class ModuleRun(NetworkRun):
         return replace(super().observe_output(), fed=None)
 
     def note_end(self) -> None:
-        self.trained.note_end(self.trainer.optimizers)
-        self.observations.training.cycle = self.num_accumulated if self.module.automatic_optimization else None
-        self.observations.training.gradients = None  # Lightning's loop may have set them to 0
+        super().note_end()
+        # With manual optimisation, the user's code decides over how many steps gradients are accumulated.
+        self.observations.training.cycle = self.num_accumulated if self.module.automatic_optimization else MAX_CYCLE
 
     def samples_between(self, first: int, last: int) -> int:
         """Returns the number of samples in the batches `first` to `last` - 1."""

@@ -327,8 +327,8 @@ class Run(NetworkOutputs):
             self.operators = yield from busiest(self.backend)
 
     def note_end(self) -> None:
-        """Records the weights and the optimiser's settings after training."""
-        self.trained.note_end([self.program.optimizer])
+        """Records the weights after training."""
+        self.trained.note_end()
 
     def further_step(self) -> InferStep:
         """Makes a step with the same network. Threads can share the network, because only steps store batches."""
@@ -347,7 +347,7 @@ class Run(NetworkOutputs):
         """
         self.step = step
         if not self.trains:
-            self.observations.modes = training.training_in_inference(self.network)
+            self.observations.in_training_mode = training.in_other_mode(self.network, training=False)
         if not self.trains or self.is_plain:
             self.keep_output()
 

@@ -214,43 +214,41 @@ class InferStep:
 class TrainStep(InferStep):
     """A step of training: a forward pass, a backward pass and the optimiser's step."""
 
+    computed: tuple[Any, Tensor] | None = None  # the output and the loss of the first forward pass of this step
+
     def __init__(self, program: Program, batches: Iterable[Any] = ()) -> None:
         super().__init__(program, batches)
         assert program.optimizer is not None, "training has an optimiser"
         self.optimizer, self.scaler = program.optimizer, program.scaler
         self.reduce_gradients = program.backend.reduce_gradients
-        if needs_closure(self.optimizer):
-            if self.scaler is not None:
-                raise UnsupportedError(
-                    "precision=fp16_mixed: this optimiser does not support loss scaling: use precision=bf16_mixed"
-                )
-            self.compute = self.compute_with_closure  # type: ignore[method-assign]
+        self.needs_closure = needs_closure(self.optimizer)
+        if self.needs_closure and self.scaler is not None:
+            raise UnsupportedError(
+                "precision=fp16_mixed: this optimiser does not support loss scaling: use precision=bf16_mixed"
+            )
 
     def compute(self, batch: Any) -> Any:
         """Updates the weights and returns the loss."""
-        output, loss = self._backward(batch)
-        if self.scaler is None:
-            self.optimizer.step()
+        if self.needs_closure:
+            self.optimizer.step(lambda: self._backward(batch))  # type: ignore[arg-type, return-value]
         else:
+            self._backward(batch)
+        if self.scaler is not None:
             self.scaler.step(self.optimizer)
             self.scaler.update()
-        return self._end(output, loss, batch)
+        elif not self.needs_closure:
+            self.optimizer.step()
+        self.mark(Phase.optimizer)
+        assert self.computed is not None
+        output, loss = self.computed
+        self.computed = None  # frees the output
+        self.note(output, loss, batch)
+        self.end_step()
+        self.result = loss.detach()
+        return self.result
 
-    def compute_with_closure(self, batch: Any) -> Any:
-        """Replaces `compute` for an optimiser that computes the loss several times in a step, such as LBFGS."""
-        first: list[tuple[Any, Tensor]] = []
-
-        def closure() -> Tensor:
-            output, loss = self._backward(batch)
-            if not first:
-                first.append((output, loss))
-            return loss
-
-        self.optimizer.step(closure)  # type: ignore[arg-type]  # it may return a tensor
-        return self._end(*first[0], batch)
-
-    def _backward(self, batch: Any) -> tuple[Any, Tensor]:
-        """Computes the gradients. Returns the output and the loss."""
+    def _backward(self, batch: Any) -> Tensor:
+        """Computes the gradients. Returns the loss. An optimiser that needs a closure calls this several times."""
         self.optimizer.zero_grad()
         self.mark(Phase.optimizer)
         with self.context():
@@ -259,14 +257,8 @@ class TrainStep(InferStep):
         (loss if self.scaler is None else self.scaler.scale(loss)).backward()
         self.reduce_gradients(self.optimizer)
         self.mark(Phase.backward)
-        return output, loss
-
-    def _end(self, output: Any, loss: Tensor, batch: Any) -> Tensor:
-        self.mark(Phase.optimizer)
-        self.note(output, loss, batch)
-        self.end_step()
-        self.result = loss.detach()
-        return self.result
+        self.computed = self.computed or (output, loss)
+        return loss
 
     def note(self, output: Any, loss: Tensor, batch: Any) -> None:
         """Does nothing: only `EpochStep` adds up losses."""

@@ -1,6 +1,6 @@
 """Observes the weights of a PyTorch network, and whether its layers are in training mode or in evaluation mode."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Self
 
 import torch
@@ -32,8 +32,7 @@ def _state(tensor: Tensor) -> State:
 
 def _has_gradient(tensor: Tensor) -> bool:
     """Returns True if the tensor has a gradient (dense or sparse) that is not 0 everywhere."""
-    if tensor.grad is None:
-        return False
+    assert tensor.grad is not None
     values = parts_of(tensor.grad)[-1]
     return bool(torch.count_nonzero(_readable(values)))
 
@@ -58,20 +57,16 @@ class TrainedNetwork:
     def states(self) -> States:
         return {name: _state(weight.detach()) for name, weight in self._trained().items() if weight.numel()}
 
-    def note_end(self, optimizers: Iterable[Any]) -> None:
-        """Records the weights, gradients, learning rates and modes at the end of the steady state."""
+    def note_end(self) -> None:
+        """Records the weights, gradients and modes at the end of the steady state."""
         training = self.training
         parameters = self._trained()
         training.after = self.states()
         training.is_coarse = any(weight.element_size() <= 2 for weight in parameters.values())  # 16 bits or fewer
         training.sizes = {name: weight.numel() for name, weight in parameters.items()}
-        changed = set(training.changed)  # a weight that changed had a gradient
-        training.gradients = {name for name, weight in parameters.items() if name in changed or _has_gradient(weight)}
-        has_any = any(weight.grad is not None for weight in parameters.values())
-        training.vanished = has_any and not training.gradients
-        groups = [group for optimizer in optimizers for group in optimizer.param_groups]
-        training.learning_rates = [float(group["lr"]) for group in groups if "lr" in group]
-        training.evaluating = evaluating(self.network)
+        with_gradient = [weight for weight in parameters.values() if weight.grad is not None]
+        training.vanished = bool(with_gradient) and not any(map(_has_gradient, with_gradient))
+        training.evaluating = in_other_mode(self.network, training=True)
 
 
 def _in_mode(layer: nn.Module, *, training: bool, name: str = "") -> Iterator[tuple[str, nn.Module]]:
@@ -83,33 +78,22 @@ def _in_mode(layer: nn.Module, *, training: bool, name: str = "") -> Iterator[tu
         yield name or "the network", layer
 
 
-def evaluating(network: nn.Module) -> list[str]:
-    """Returns the names of layers that are in evaluation mode, but should be in training mode.
+def in_other_mode(network: nn.Module, *, training: bool) -> list[str]:
+    """Returns the names of layers that are in evaluation mode if `training`, else of layers in training mode.
 
-    Layers that have only frozen weights are not returned, because users often leave them in evaluation mode on purpose.
+    In training, layers that have only frozen weights are not returned, because users often leave them in evaluation
+    mode on purpose. A layer without weights, and any layer in inference, is returned only if its output depends on the
+    mode.
     """
     names = []
-    for name, layer in _in_mode(network, training=False):
+    for name, layer in _in_mode(network, training=not training):
         parameters = list(layer.parameters())
-        if any(weight.requires_grad for weight in parameters) or (not parameters and _drops(layer)):
+        counts = any(isinstance(part, MODAL) for part in layer.modules())
+        if training and parameters:
+            counts = any(weight.requires_grad for weight in parameters)
+        if counts:
             names.append(name)
     return names
-
-
-def training_in_inference(network: nn.Module) -> tuple[list[str], list[str]]:
-    """Returns the names of layers in training mode: a list of dropout layers, and a list of other layers.
-
-    Dropout layers may be in training mode on purpose. The other layers are those whose output may depend on the mode.
-    """
-    dropping: list[str] = []
-    changing: list[str] = []
-    for name, layer in _in_mode(network, training=True):
-        is_users = not type(layer).__module__.startswith("torch.nn")  # the user's code may depend on the mode
-        if _drops(layer):
-            dropping.append(name)
-        elif is_users or any(isinstance(part, MODAL) for part in layer.modules()):
-            changing.append(name)
-    return dropping, changing
 
 
 class Modeless(nn.Module):
@@ -164,7 +148,3 @@ def set_modes(network: nn.Module, modes: Sequence[bool]) -> None:
     for layer, training in zip(layers, modes, strict=True):
         if has_mode(layer):
             layer.training = training
-
-
-def _drops(layer: nn.Module) -> bool:
-    return isinstance(layer, nn.modules.dropout._DropoutNd)
