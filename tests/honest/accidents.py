@@ -1,6 +1,5 @@
 """Programs that do something else than their authors believe, by accident; a user should hear of each."""
 
-import functools
 
 import numpy as np
 import torch
@@ -27,12 +26,6 @@ class Deep(Plain):
 
 
 # Batches and losses.
-
-
-@functools.cache
-def remembered(batch_size):
-    """Memoised, so that all its batches are one."""
-    return vectors(batch_size)
 
 
 def too_few(batch_size):
@@ -167,20 +160,6 @@ class KeepsNumpy(KeepsFeatures):
         return {"scores": self.head(x), "embedding": self.features(x).detach().float().numpy()}
 
 
-class Remembers(Deep):
-    """Keeps its answers by the contents of its inputs."""
-
-    def __init__(self):
-        super().__init__()
-        self.known = {}
-
-    def forward(self, x):
-        key = x.numpy().tobytes()
-        if key not in self.known:
-            self.known[key] = super().forward(x)
-        return self.known[key]
-
-
 class StaysInTraining(Plain):
     """Its norm uses the statistics of each batch in inference, since train() forgets its argument."""
 
@@ -230,32 +209,6 @@ class StaysInEval(Plain):
     def forward(self, x):
         self.eval()
         return self.head(self.drop(self.body(x)))
-
-
-class EverySecond(Deep):
-    """Its features are computed for every second batch, and the next one gets them too."""
-
-    every = 2
-
-    def __init__(self):
-        super().__init__()
-        self.num_batches, self.kept = 0, None
-
-    def forward(self, x):
-        self.num_batches += 1
-        if self.kept is None or len(self.kept) != len(x) or self.num_batches % self.every == 0:
-            features = self.body(x)
-            self.kept = features.detach()
-            return self.head(features)
-        return self.head(self.kept)
-
-
-class EveryFourth(EverySecond):
-    every = 4
-
-
-class EveryTenth(EverySecond):
-    every = 10
 
 
 class NumpysThreads(Plain):

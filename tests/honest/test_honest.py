@@ -236,8 +236,6 @@ ACCIDENTS = [
     accident("KeepsClasses", STALE, quick="infer"),
     accident("KeepsFlat", STALE),
     accident("KeepsNumpy", UNSURE),
-    accident("Remembers", "equal|same|memoised|repeat", batch="accidents.remembered", pipeline=Pipeline.fresh),
-    accident("Plain", "equal|same|memoised|repeat", where="networks", batch="accidents.remembered", pipeline=Pipeline.fresh, quick="infer"),
     accident("StaysInTraining", "layers in training mode during inference", quick="infer"),
     # training
     accident("Plain", NOTHING, modes="train", where="networks", optimizer="accidents.zero_rate", note="zero rate"),
@@ -248,9 +246,6 @@ ACCIDENTS = [
     accident("AllFrozen", "empty parameter list", modes="train"),
     accident("FreezesLate", NO_GRADIENTS, modes="train"),
     accident("StaysInEval", "layers in evaluation mode during training", modes="train", quick="train"),
-    accident("EverySecond", NO_GRADIENTS + "|" + UNSURE, modes="train", quick="train"),
-    accident("EveryFourth", NO_GRADIENTS + "|" + UNSURE, modes="train"),
-    accident("EveryTenth", NO_GRADIENTS + "|" + UNSURE, modes="train"),
     # batches
     accident("Plain", "was called for 8 samples", where="networks", batch="accidents.too_few"),
     # LightningModules

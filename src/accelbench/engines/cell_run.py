@@ -40,7 +40,7 @@ from accelbench.schema.measurement import (
     Work,
 )
 from accelbench.schema.ranges import MAX_NUMBER
-from accelbench.schema.vocab import EPOCHS, SERVING, Device, Mode, Pipeline, Precision, Promise, Protocol
+from accelbench.schema.vocab import EPOCHS, SERVING, Mode, Pipeline, Precision, Promise, Protocol
 
 
 @dataclass(frozen=True)
@@ -163,17 +163,6 @@ class CellRun:
     def warnings(self) -> Iterator[str]:
         """Yields the engine's warnings. A warning is a fact that casts doubt on the numbers."""
         yield from ()
-
-    @property
-    def is_reference(self) -> bool:
-        """Is true if the cell runs on the CPU in fp32, without options that change the output.
-
-        If the engine is Keras, its settings must also be the defaults (`non_defaults` is empty). If this property is
-        true, the cell's own output is the reference with which outputs are compared.
-        """
-        cell = self.cell
-        changed = cell.options.change_output or (cell.keras is not None and cell.keras.non_defaults)
-        return (cell.device, cell.precision) == (Device.cpu, Precision.fp32) and not changed
 
     @property
     def checks_output(self) -> bool:
@@ -378,12 +367,12 @@ class CellRun:
             epochs=self.epochs,
             target=goal.outcome() if goal else None,
             evaluation=evaluation,
-            output_error=None if self.is_reference else findings.error,
+            output_error=findings.error,
             peak_device_bytes=resources.peak_device_bytes,
             peak_host_bytes=resources.peak_host_bytes,
             checks=list(self._checks(observed, findings)),
             checks_s=self.observations.checks_s,
-            notes=[*self.notes(), *self.limits.left_out, *findings.notes],
+            notes=[*self.notes(), *findings.notes],
             warnings=[
                 *self.warnings(),
                 *self._common_warnings(),

@@ -111,12 +111,8 @@ def unseen_images(num: int, shape: Shape, *, floats: bool) -> NDArray[Any]:
     """Returns images of noise, of shape (num, *shape). Every call returns new images, which no feed contains.
 
     If `floats`, the images are float32 from -2 to 2, similar to the images of `data=random`. Otherwise they are uint8.
-    Each image has another contrast. Otherwise all images would have almost the same mean, and a network that averages
-    pixels would return the same output for all of them.
     """
-    generator = np.random.default_rng()
-    contrast = generator.uniform(0.1, 1.0, (num, *(1 for _ in shape))).astype(np.float32)
-    images = contrast * generator.random((num, *shape), dtype=np.float32)
+    images = np.random.default_rng().random((num, *shape), dtype=np.float32)
     return 4 * images - 2 if floats else (255 * images).astype(np.uint8)
 
 

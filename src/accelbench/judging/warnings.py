@@ -51,9 +51,8 @@ def remarks(record: Record, row: Row, *, about_numbers: bool = True) -> list[Rem
     # An engine's warnings are doubts: the engine did not do what the cell asks for, or could not check what ran.
     measured = record.measurement
     assert measured is not None
-    of_samples = counted_samples(record)
-    of_process = [(Kind.doubt, text) for text in [*of_samples, *measured.warnings]]
-    of_process += [(Kind.note, text) for text in measured.notes if text not in of_samples]
+    of_process = [(Kind.doubt, text) for text in measured.warnings]
+    of_process += [(Kind.note, text) for text in measured.notes]
     if not about_numbers:
         return of_process
     return [
@@ -65,13 +64,6 @@ def remarks(record: Record, row: Row, *, about_numbers: bool = True) -> list[Rem
         *_about_throttling(record, measured),
         *_about_ceilings(record, row),
     ]
-
-
-def counted_samples(record: Record) -> list[str]:
-    """Returns notes on batches for which the user's function counted an unexpected number of samples."""
-    counted_by = record.cell.model.counted_by
-    notes = record.measurement.notes if record.measurement else []
-    return [note for note in notes if counted_by is not None and note.endswith(counted_by)]
 
 
 def was_beside_others(record: Record) -> bool:

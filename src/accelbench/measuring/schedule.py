@@ -66,7 +66,6 @@ class Limits:
     def __init__(self, cell: Cell) -> None:
         self.cell = cell
         began_s = time.perf_counter()
-        self.left_out: list[str] = []  # notes about parts of the measurement for which there was no time
         until_s = began_s + MAX_UNTIL_MEASURED * cell.timeout_s
         self.ends = Ends(began_s + (cell.budget_s or math.inf), until_s, NUM_CHECK_STEPS)
         self._checked_s = began_s + MAX_UNTIL_CHECKED * cell.timeout_s
@@ -77,21 +76,14 @@ class Limits:
         return self._checked_s - time.perf_counter()
 
     def has_time_for_phases(self, timing: Timing) -> bool:
-        """Returns whether to time the phases of steps: if the cell asks for a breakdown and there is time for it.
-
-        If only the time is missing, this method adds a note to `left_out`.
-        """
+        """Returns whether to time the phases of steps: if the cell asks for a breakdown and there is time for it."""
         if not self.cell.breakdown_s or self.cell.protocol in SERVING:
             return False
         step_s = timing.step_s
         phases_s = 2 * MIN_PHASED * step_s
         end_s = time.perf_counter() + phases_s + (NUM_PROFILED + self.ends.num_checks) * step_s
         is_short = phases_s <= MAX_PHASED_SHARE * self.cell.timeout_s
-        if is_short and end_s <= min(self.ends.budget_s, self.ends.timeout_s):
-            return True
-        why = "budget_s" if end_s > self.ends.budget_s else "timeout_s"
-        self.left_out.append(f"the phases of a step were not timed: {why} is too short")
-        return False
+        return is_short and end_s <= min(self.ends.budget_s, self.ends.timeout_s)
 
 
 def boot_s() -> float:

@@ -88,11 +88,6 @@ class Options:
         """The names of the enabled options that change the network, or change how it runs."""
         return [name for name in self._flags if name != "flush_denormals"]
 
-    @property
-    def change_output(self) -> bool:
-        """Whether the options may change the network's output."""
-        return bool(self._flags)
-
 
 @dataclass(frozen=True, kw_only=True)
 class KerasSettings:

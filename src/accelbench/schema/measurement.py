@@ -301,7 +301,7 @@ class Measurement(Observed):
     target: TargetTraining | None = None  # log of a training to a target (protocol `target`)
     evaluation: Evaluation | None = None  # on the test set after the last epoch of training
     # norm of (output - reference output), divided by the norm of the reference output. The reference ran in fp32 on the
-    # CPU with the same samples. None in training, and for plain fp32 on the CPU.
+    # CPU with the same samples. None if the outputs were not compared.
     output_error: Number | None = None
     peak_device_bytes: Count | None = None  # peak of the accelerator's allocator; the largest of several devices
     peak_host_bytes: Count | None = None  # the kernel's high-water mark of all processes at the end of measuring

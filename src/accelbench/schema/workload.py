@@ -92,11 +92,6 @@ class ModelSpec:
         paths["optimizer"] = self.optimizer if "." in self.optimizer else None
         return {f"model.{name}": path for name, path in paths.items() if path is not None}
 
-    @property
-    def counted_by(self) -> str | None:
-        """The end of a note that names the user's function for counting samples. None if there is no such function."""
-        return None if self.samples is None else f", counted by {self.samples}"
-
     def is_own(self, definition: str) -> bool:
         """Whether this is accelbench's own network of the name `definition`."""
         return (self.library, self.definition) == (Library.accelbench, definition)

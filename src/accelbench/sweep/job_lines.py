@@ -12,7 +12,7 @@ from accelbench.answers.words import disturbed_text, setting_words, speed_text, 
 from accelbench.grid.plan import Planned
 from accelbench.judging.row import warnings_of
 from accelbench.judging.served import served_text
-from accelbench.judging.warnings import counted_samples, interval_text
+from accelbench.judging.warnings import interval_text
 from accelbench.presentation import significant
 from accelbench.schema.cell import Cell
 from accelbench.schema.plan_file import WantedCell
@@ -144,4 +144,4 @@ def details(record: Record, row: Row, *, is_exact: bool = False) -> list[str]:
         words = [f"{p50_ms:>9.3f} ms/step" if is_exact else f"{significant(p50_ms)} ms"]
     if accuracy is not None:
         words.append(f"test accuracy {accuracy:.4f}" if is_exact else f"test accuracy {significant(100 * accuracy)} %")
-    return [*filter(None, words), *counted_samples(record)]
+    return list(filter(None, words))

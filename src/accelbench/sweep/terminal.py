@@ -20,7 +20,7 @@ from accelbench.grid.plan import Planned
 from accelbench.judging.row import summarise, warnings_of
 from accelbench.judging.served import served_text
 from accelbench.judging.verdict import DISTURBED, why_disturbed
-from accelbench.judging.warnings import counted_samples, relative_half_width
+from accelbench.judging.warnings import relative_half_width
 from accelbench.presentation import and_more, counted, duration, say, shortened
 from accelbench.project import shown
 from accelbench.schema.cell import Cell
@@ -174,7 +174,7 @@ def outcome(record: Record) -> list[str]:
         words.append(f"{rate:>11,.{0 if rate >= 100 else 2}f} {unit}{bounds}")
     words += filter(None, served_text(row).split(", "))
     words += details(record, row, is_exact=True)
-    if num := len(warnings_of(row)) - len(counted_samples(record)):
+    if num := len(warnings_of(row)):
         words.append(counted(num, "doubt"))
     return words
 

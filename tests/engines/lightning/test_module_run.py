@@ -133,7 +133,7 @@ def test_inference(tmp_path, target, data, precision, message):
     measurement = measured(tmp_path, target, data, mode=Mode.infer, precision=Precision(precision))
     assert f"inference runs {message}" in measurement.notes
     assert (measurement.warnings, measurement.loss, measurement.work.flops) == ([], None, FORWARD)
-    assert (measurement.output_error is None) == (precision == "fp32")
+    assert measurement.output_error < (1e-5 if precision == "fp32" else 0.1)
 
 
 TARGET, DATA = "model.target=own_modules", "data.target=own_modules"

@@ -7,12 +7,8 @@ import torch
 from PIL import Image
 
 from accelbench.data.arrays import Arrays, Encoded
-from accelbench.data.decode import decode
 from accelbench.data.order import Order
-from accelbench.engines.pytorch.feed import ArrayFeed, Decoder, DrawnFeed, JpegFeed, random_images
-
-TURNED = Image.Exif()
-TURNED[0x0112] = 6  # orientation: turn by 90 degrees clockwise
+from accelbench.engines.pytorch.feed import ArrayFeed, DrawnFeed, JpegFeed, random_images
 
 
 def numbered(num):
@@ -79,19 +75,3 @@ def test_decoding_in_workers_gives_the_same_batches_as_the_arrays(settings):
         for ours, theirs in zip(decoded, gathered, strict=True):
             assert all(torch.equal(*pair) for pair in zip(ours, theirs, strict=True))
     assert decoded.num_samples == gathered.num_samples
-
-
-@pytest.mark.parametrize(
-    ("mode", "kind", "options"),
-    [
-        *(("RGB", "JPEG", {}), ("RGB", "JPEG", {"progressive": True, "exif": TURNED}), ("L", "JPEG", {})),
-        *(("CMYK", "JPEG", {}), ("RGBA", "PNG", {}), ("RGB", "BMP", {})),
-    ],
-)
-def test_a_picture_is_that_of_the_arrays_but_for_rounding(mode, kind, options):
-    x, y = np.meshgrid(np.linspace(0, 255, 90), np.linspace(0, 255, 70))
-    content = BytesIO()
-    Image.fromarray(np.stack([x, y, 255 - x], -1).astype(np.uint8)).convert(mode).save(content, kind, **options)
-    pixels, expected = Decoder(32)(content.getvalue()).numpy(), decode(content.getvalue(), 32)
-    assert (pixels.shape, pixels.dtype) == ((32, 32, 3), np.uint8)
-    assert np.abs(pixels.astype(int) - expected).max() <= 1

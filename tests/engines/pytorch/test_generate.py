@@ -73,7 +73,7 @@ def changing(monkeypatch, change):
 def test_each_token_has_its_time_and_the_cache_its_bytes(tmp_path, name, precision, num_bytes):
     measurement = measured(tmp_path, name, precision=precision, num_bytes=num_bytes)
     assert all("in float32" in note for note in measurement.notes[1:])
-    assert (measurement.output_error is None) == (precision == Precision.fp32)
+    assert measurement.output_error < (1e-5 if precision == Precision.fp32 else 0.1)
 
 
 @pytest.mark.slow

@@ -97,7 +97,6 @@ class _Run(NetworkOutputs):
     """
 
     feed: Feed
-    is_reference = False  # type: ignore[assignment]
     artifact: Artifact
     ran: EngineReport
     is_plain = False  # type: ignore[assignment]

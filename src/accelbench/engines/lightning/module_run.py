@@ -22,7 +22,6 @@ from accelbench.engines.pytorch import structure, zoo
 from accelbench.engines.pytorch.backends import Backend
 from accelbench.engines.pytorch.flops import Counter, not_counted
 from accelbench.engines.pytorch.outputs import NetworkOutputs
-from accelbench.engines.pytorch.own_batches import count_note
 from accelbench.engines.pytorch.precision import Observer
 from accelbench.engines.pytorch.ranks import Ranks
 from accelbench.errors import UserError
@@ -232,11 +231,5 @@ class ModuleRun(NetworkRun):
 
     def notes(self) -> Iterator[str]:
         yield from NetworkOutputs.notes(self)
-        if self.goal is not None:
-            return
-        batches = self.workload.batches
-        num_rows = structure.num_rows(batches.last)
-        if note := count_note(self.cell.model, batches.sizes[0], self.cell.batch_size, num_rows):
-            yield note
-        if self.trains and self.last_result is None:
+        if self.goal is None and self.trains and self.last_result is None:
             yield "training_step returns no loss, so only the weights were checked for infinite numbers and NaN"

@@ -423,7 +423,5 @@ class Run(NetworkOutputs):
         return True
 
     def warnings(self) -> Iterator[str]:
-        if isinstance(self.feed, DrawnFeed) and self.feed.repeats:
-            yield "data.pipeline=fresh: model.batch returned the same batch twice: make each call return a new batch"
         if self.is_compiled:
             yield from options.compile_warnings(self.cell.options)

@@ -17,12 +17,10 @@ from accelbench.data.order import Last, Order, num_drawn_ahead
 from accelbench.engines.images import arrays_of, is_random, order_of
 from accelbench.engines.pytorch.backends import Backend
 from accelbench.engines.pytorch.ranks import RANK_SEEDS
-from accelbench.engines.pytorch.structure import copied, is_same, mapped, num_bytes, tensors_in
+from accelbench.engines.pytorch.structure import copied, mapped, num_bytes, tensors_in
 from accelbench.schema.cell import Cell
 from accelbench.schema.vocab import SERVING, Mode, Pipeline
 
-JPEG = b"\xff\xd8\xff"  # the first bytes of a JPEG file
-MAX_COMPARED = 3  # fresh batches that are compared with the previous one
 # (images, labels) or (images,). Images are uint8, or floats if they are random. Labels are int64.
 Batch = tuple[Tensor, ...]
 
@@ -123,43 +121,17 @@ class JpegFeed(_OrderedFeed):
 
 class _Pictures(Dataset[Batch]):
     def __init__(self, encoded: Encoded, side: int, labelled: bool) -> None:
-        self.decode = Decoder(side)
+        from accelbench.data.decode import decode  # imports PIL, which only pictures need
+
+        self.decode = decode
         self.encoded = encoded
         self.side = side
         self.labelled = labelled
 
     def __getitem__(self, indices: NDArray[np.int64]) -> Batch:
-        images = torch.empty((len(indices), self.side, self.side, 3), dtype=torch.uint8)
-        for row, index in enumerate(indices.tolist()):
-            images[row] = self.decode(self.encoded[index])
+        pictures = [self.decode(self.encoded[index], self.side) for index in indices.tolist()]
+        images = torch.from_numpy(np.stack(pictures))
         return (images, torch.from_numpy(self.encoded.labels[indices]).long()) if self.labelled else (images,)
-
-
-class Decoder:
-    """Decodes the pictures of a prepared data set.
-
-    JPEG files are decoded by torchvision, which needs half as much time as `data.decode`. The two decoders round
-    differently, so pixels, which are from 0 to 255, may differ by 1. All other files are decoded by `data.decode`.
-    """
-
-    def __init__(self, side: int) -> None:
-        from torchvision.io import decode_jpeg  # the import takes a second, and only pictures need it
-        from torchvision.transforms import v2
-
-        from accelbench.data.decode import decode  # imports PIL, which only pictures need
-
-        self.decode = decode
-        self.side = side
-        self.decode_jpeg = decode_jpeg
-        self.resize = v2.Resize([side, side])  # bilinear, with antialiasing
-
-    def __call__(self, content: bytes) -> Tensor:
-        """Decodes a file's content to a picture: uint8 (side, side, 3)."""
-        if not content.startswith(JPEG):
-            return torch.tensor(self.decode(content, self.side))
-        encoded = torch.frombuffer(bytearray(content), dtype=torch.uint8)
-        pixels: Tensor = self.resize(self.decode_jpeg(encoded, "RGB", apply_exif_orientation=True))
-        return pixels.permute(1, 2, 0)
 
 
 class DrawnFeed:
@@ -185,7 +157,6 @@ class DrawnFeed:
         self.draw = (lambda: in_pinned(draw())) if pinned else draw
         self.num_samples, self.fresh, self.count = num_samples, fresh, count
         self.copies = False  # whether each step gets a copy, because the user's code changes its batch
-        self.repeats = False  # whether a fresh batch was equal to the previous one
         first = self.draw()
         self.batches = [first if put is None else put(first)]  # the repeated batches; if `fresh`, the first batch
         if put is None and not fresh:
@@ -214,15 +185,11 @@ class DrawnFeed:
 
     def _fresh(self) -> Iterator[Any]:
         batch = self.batches[0]
-        for index in count_from():
+        while True:
             if self.count is not None:
                 self.sizes.append(self.count(batch))
             yield batch
-            last = batch
             batch = self.draw()
-            # Only the first few batches are compared with the previous one, so that later steps lose no time.
-            if index < MAX_COMPARED:
-                self.repeats = self.repeats or is_same(last, batch)
 
     @property
     def varies(self) -> bool:

@@ -2,7 +2,6 @@
 
 import inspect
 from collections.abc import Callable, Iterable
-from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -167,7 +166,6 @@ class InferStep:
         self.put = backend.put
         self.gather = backend.gather
         self.context = program.context
-        self.in_context = self.context is not nullcontext
         # On the CPU, nothing is copied.
         self.on_host = self.device.type == "cpu"
         self.mark: Callable[[Phase], None] = lambda phase: None  # called at the end of each phase
@@ -189,10 +187,7 @@ class InferStep:
     def compute(self, batch: Any) -> Any:
         """Runs the network on the batch and returns the output."""
         self.result = None  # frees the memory of the last output for this one, as in a loop that keeps no outputs
-        if self.in_context:
-            with self.context():
-                output = self.task.infer(self.network, batch)
-        else:
+        with self.context():
             output = self.task.infer(self.network, batch)
         self.result = self.gather(output)
         self.mark(Phase.forward)
@@ -201,10 +196,9 @@ class InferStep:
 
     def copy_out(self, result: Any) -> None:
         """Copies the output to the host. The output may be any structure of tensors."""
-        if self.on_host:
-            return
-        for tensor in (result,) if isinstance(result, Tensor) else tensors_in(result):
-            tensor.cpu()
+        if not self.on_host:
+            for tensor in tensors_in(result):
+                tensor.cpu()
 
     def num_samples(self, batch: Any) -> int:
         """Returns the number of samples in the whole batch. `batch` is this process's part, one of `num_parts`."""

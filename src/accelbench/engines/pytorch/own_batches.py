@@ -16,7 +16,7 @@ from accelbench.engines.pytorch.global_state import seed_generators
 from accelbench.engines.pytorch.module import Loss
 from accelbench.engines.pytorch.precision import STORED_DTYPES, cast_tensor
 from accelbench.engines.pytorch.ranks import RANK_SEEDS, Ranks
-from accelbench.engines.pytorch.structure import is_same, mapped, num_rows, tensors_in, varied
+from accelbench.engines.pytorch.structure import is_same, mapped, tensors_in, varied
 from accelbench.engines.pytorch.training import Modeless
 from accelbench.engines.served import NUM_DRAWN
 from accelbench.engines.targets import check_call, import_path
@@ -39,22 +39,6 @@ def tensors_of(should: str, batch: Any) -> list[Tensor]:
     if not tensors:
         raise UserError(f"{should} a tensor, a tuple or a mapping of tensors, not a {type(batch).__name__}")
     return tensors
-
-
-def check_joined(flag: str, pool: Sequence[Any], whole: Any, num_samples: int) -> None:
-    """Raises UserError if concatenating the tensors of single samples does not make a batch like `whole`.
-
-    Each batch in `pool` contains one sample. `whole` is a batch of `num_samples` samples.
-    """
-    shapes_of_pool = [[tuple(tensor.shape) for tensor in tensors_in(batch)] for batch in pool]
-    for index, tensor in enumerate(tensors_in(whole)):
-        shapes = sorted({of_batch[index] for of_batch in shapes_of_pool})
-        if len(shapes) > 1 or shapes[0][:1] != (1,) or tensor.shape[:1] != (num_samples,):
-            shown = " and ".join(map(str, [*shapes[:2], tuple(tensor.shape)]))
-            raise UserError(
-                f"{flag}: its tensors for one and for {num_samples} samples have the shapes {shown}. Single samples "
-                "can't be joined along the first dimension: set model.collate=pkg.function, which joins them"
-            )
 
 
 class BatchMaker:
@@ -129,19 +113,6 @@ def counted(flag: str, function: Callable[..., Any], batch: Any) -> int:
     return num
 
 
-def count_note(model: ModelSpec, num: int, batch_size: int, num_rows: int) -> str | None:
-    """Returns a note if the user's function counted another number of samples than expected. Otherwise, None.
-
-    `num` is its count. It should equal `batch_size`, and `num_rows`, the number of rows of the batch's first tensor (0:
-    unknown).
-    """
-    if model.counted_by is None or (num == batch_size and num_rows in (0, num)):
-        return None
-    batch = f"a batch of {batch_size:,}" if num != batch_size else f"a batch whose first tensor has {num_rows:,} rows"
-    samples = "1 sample" if num == 1 else f"{num:,} samples"
-    return f"{samples} in {batch}{model.counted_by}"
-
-
 class OwnTask:
     """The task of a network on batches of any structure.
 
@@ -161,11 +132,8 @@ class OwnTask:
         self.flag = f"model.loss={model.loss}"
         self._is_checked = False
         self.keys: Sequence[str] | None = None
-        self.left_out: list[str] = []  # keys that only the loss gets
         if isinstance(workload.first, Mapping):
-            keys = list(workload.first)
-            self.keys = _keys_of_network(network, keys, model)
-            self.left_out = [key for key in keys if key not in self.keys]
+            self.keys = _keys_of_network(network, list(workload.first), model)
         elif model.inputs:
             raise UserError("model.inputs: the batch has no keys: remove model.inputs")
 
@@ -270,8 +238,22 @@ class OwnWorkload:
             self.joined = import_path("model.collate", model.collate)
             tensors_of(f"model.collate={model.collate}: should return", self.joined(pool))
         elif self.num_samples > 1:
-            check_joined(f"model.batch={model.batch}", pool, self.first, self.num_counted)
+            self._check_joined(pool)
         return pool
+
+    def _check_joined(self, pool: Sequence[Any]) -> None:
+        """Raises UserError if concatenating the tensors of single samples does not make a batch of as many samples."""
+        try:
+            joined = list(tensors_in(structure.joined(pool)))
+        except RuntimeError:  # their other dimensions differ
+            joined = []
+        rows = {tensor.shape[:1] for tensor in joined}
+        rows_of_batch = {tensor.shape[:1] for tensor in tensors_in(self.first)}
+        if rows != {(len(pool),)} or rows_of_batch != {(self.num_counted,)}:
+            why = "single samples can't be joined along the first dimension of each tensor"
+            raise UserError(
+                f"model.batch={self.cell.model.batch}: {why}: set model.collate=pkg.function, which joins them"
+            )
 
     def example(self) -> Any:
         return mapped(self.first, Tensor.cpu)
@@ -296,12 +278,8 @@ class OwnWorkload:
         return self.maker.tokens_per_sample
 
     def notes(self) -> Iterator[str]:
-        if self.task.left_out:
-            of_network = ", ".join(self.task.keys or ())
-            left_out = ", ".join(map(str, self.task.left_out))
-            yield f"the network gets only {of_network} of a batch, not {left_out}"
-        if note := count_note(self.cell.model, self.num_counted, self.num_samples, num_rows(self.first)):
-            yield note
+        """Yields no notes."""
+        yield from ()
 
 
 class TransformersWorkload(OwnWorkload):
