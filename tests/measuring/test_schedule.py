@@ -217,15 +217,6 @@ def test_a_fixed_number_of_steps_is_just_that(kind, steps):
     assert steps == 2 or rate == pytest.approx(4 / alone_s, rel=0.2)
 
 
-@pytest.mark.parametrize("kind", [Workload, OnHost])
-def test_many_steps_end_early_once_their_speed_is_known(kind):
-    timing = steps_of(kind(compute=0.1), steps=10_000)
-    assert (timing.stop, timing.compiled_in_steady_state) == (Stop.precise, 0)
-    assert schedule.EARLY_S <= sum(timing.latency_s) + (kind is Workload) * sum(b.seconds for b in timing.blocks) < 12
-    timing = steps_of(noisy(kind(), random.Random(1), 0.5), steps=200)
-    assert timing.stop == Stop.fixed
-
-
 def test_one_step_without_a_warm_up_computes_once(workload):
     timing = measure_steps(runner_of(workload), 0, 1)
     assert workload.num_computed == 1

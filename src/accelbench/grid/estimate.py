@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from accelbench.engines.registry import host_spec
-from accelbench.measuring.schedule import EARLY_S, LEAST_WARMUP, MIN_PHASED, MIN_SAMPLES, NUM_INFER_EPOCHS, STRETCH
+from accelbench.measuring.schedule import LEAST_WARMUP, MIN_PHASED, MIN_SAMPLES, NUM_INFER_EPOCHS
 from accelbench.presentation import counted, duration
 from accelbench.project import RECORD_FOLDERS
 from accelbench.schema.cell import Cell
@@ -79,7 +79,7 @@ def expected_s(cell: Cell, step_s: float, num_samples: tuple[int, int]) -> float
     if cell.breakdown_s:
         num_checks += 2 * MIN_PHASED
     if cell.protocol == Protocol.steps:
-        timed_s = min(cell.steps * step_s, STRETCH * max(EARLY_S, MIN_SAMPLES * step_s))
+        timed_s = cell.steps * step_s
         steps_s = (cell.warmup + num_checks) * step_s + timed_s
     else:
         # Slow steps are assumed: their warm-up settles after twice the minimum number of steps.

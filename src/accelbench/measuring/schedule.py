@@ -31,11 +31,8 @@ MAX_WARMUP_KEPT = 100
 MIN_SAMPLES = 6
 # Blocks are planned this many times longer than needed, so that a faster block is still long enough.
 BLOCK_MARGIN = 1.2
-# With protocol=steps, measuring ends early if the interval of the speed is at most `Window.width` wide, after at least
-# EARLY_S seconds and NUM_PARTS blocks. If it could end after fewer blocks, intervals would miss the speed too often.
-EARLY_S = 10.0
-NUM_PARTS = 10
-MAX_PARTS = 1000  # the number of parts if the time of a step is unknown
+LEAST_GROUPS = 10  # fewest blocks of single steps with protocol=steps
+MAX_PARTS = 1000  # the number of blocks of single steps if the time of a step is unknown
 # Fewest steps of a warm-up, even beyond the budget: the first step includes work that is done only once.
 LEAST_WARMUP = 2
 NUM_CHECK_STEPS = 2  # approximate number of steps that check a cell after its measurement
@@ -101,13 +98,13 @@ def of_window(runner: Runner, window: Window) -> Clock[Timing]:
 
 
 def of_steps(runner: Runner, warmup: int, steps: int) -> Clock[Timing]:
-    """Measures up to `steps` steps after a warm-up of `warmup` steps.
+    """Measures `steps` steps after a warm-up of `warmup` steps, or fewer if time runs out.
 
     If the device queues steps, half of the steps run in blocks, and half as single steps. Blocks and single steps
     alternate. If `steps` is 1, the only step is a block.
 
     If the device does not queue steps, each step is timed as a single step. Successive single steps are also counted as
-    a block. Measuring ends early when the speed is known well enough (see `EARLY_S`).
+    a block.
     """
     timing, first = runner.timing, list[float]()
     while len(first) < warmup and not (first and _takes_too_long(runner, first)):
@@ -121,9 +118,11 @@ def of_steps(runner: Runner, warmup: int, steps: int) -> Clock[Timing]:
         for part in range(num_parts):
             before_s = runner.measured_s
             yield from _run_part(runner, steps * (part + 1) // num_parts - steps * part // num_parts)
-            part_s = runner.measured_s - before_s
-            is_last = part + 1 == num_parts
-            timing.stop = Stop.fixed if is_last else _why_no_part(runner, part_s)
+            step_s = timing.blocks[-1].seconds / timing.blocks[-1].num_steps
+            is_least = min(len(timing.blocks), len(timing.latency_s)) < MIN_SAMPLES
+            timing.stop = runner.why_end(runner.measured_s - before_s, step_s, is_least=is_least)
+            if part + 1 == num_parts:
+                timing.stop = Stop.fixed
             if timing.stop is not None:
                 break
     return timing
@@ -134,10 +133,11 @@ def _num_parts(runner: Runner, steps: int) -> int:
 
     A part takes about `Window.block_s`, or less if a confidence interval needs more parts.
     """
-    num_blocks, least = (steps // 2, MIN_SAMPLES) if runner.queues else (steps, NUM_PARTS)
+    num_blocks = steps // 2 if runner.queues else steps
+    least = MIN_SAMPLES if runner.queues else LEAST_GROUPS
     parts = math.ceil(num_blocks * runner.fastest_s / (BLOCK_MARGIN * Window.block_s))
-    if not runner.fastest_s:  # the time of a step is unknown
-        parts = least if runner.queues else MAX_PARTS
+    if not runner.fastest_s and not runner.queues:
+        parts = MAX_PARTS
     return max(1, min(num_blocks, max(least, parts)))
 
 
@@ -155,23 +155,6 @@ def _run_part(runner: Runner, num_steps: int) -> Clock[None]:
         num_samples = sum(block.num_samples for block in single)
         seconds = sum(block.seconds for block in single)
         timing.blocks.append(Block(num_steps=num_single, num_samples=num_samples, seconds=seconds))
-
-
-def _why_no_part(runner: Runner, part_s: float) -> Stop | None:
-    """Returns why no further part is measured. Returns None if one should be measured. The last part took `part_s`."""
-    timing = runner.timing
-    steps_s = [block.seconds / block.num_steps for block in timing.blocks]
-    is_least = min(len(steps_s), len(timing.latency_s)) < MIN_SAMPLES
-    if (stop := runner.why_end(part_s, steps_s[-1], is_least=is_least)) is not None:
-        return stop
-    if runner.measured_s < EARLY_S or len(steps_s) < NUM_PARTS:
-        return None
-    # If every n-th step is slower, the median is precise long before it equals the mean. Then measuring goes on.
-    mean_s = runner.measured_s / timing.num_steady_steps
-    width = order_statistics.half_width(steps_s)
-    if abs(mean_s / median(steps_s) - 1) > Window.width:
-        return None
-    return Stop.precise if width is not None and width <= Window.width else None
 
 
 @contextmanager
