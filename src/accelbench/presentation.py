@@ -2,7 +2,6 @@
 
 import math
 import re
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from accelbench.schema.text import clean
@@ -10,7 +9,6 @@ from accelbench.schema.text import clean
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from accelbench.schema.measurement import Check
 
 # Matches text that users copy: a command, an address or a path. A unit such as samples/s does not match.
 COPIED = re.compile(r"\b(accelbench|dvc|git|pip) [a-z]|\bmake (repro|setup|ui)|://|\S/(?!s\b)\S")
@@ -28,20 +26,6 @@ def duration(seconds: float) -> str:
 
 UNKNOWN = "–"
 TERA = 1e13  # from this many operations per second the unit is TFLOP/s
-
-
-def checked_words(checks: "Sequence[Check]", *, fully: bool) -> str:
-    """Lists what was checked for a cell, such as `counts 100 %; outputs (not observed)`.
-
-    In the example, all counts of samples were checked, and the outputs were not. If `fully` is true, or if the checked
-    share is unknown, adds what the check observed. Returns an empty text if `checks` is empty.
-    """
-    parts = []
-    for check in checks:
-        share = "" if check.share is None else f" {100 * check.share:.3g} %"
-        has_words = fully or check.share is None
-        parts.append(f"{check.promise}{share}{f' ({check.observed})' if has_words else ''}")
-    return "; ".join(parts)
 
 
 def seconds_of(text: str) -> float | None:

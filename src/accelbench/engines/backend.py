@@ -36,13 +36,6 @@ class BaseBackend:
         """Returns the name of the hardware. Returns None if the framework does not report it."""
         return None
 
-    def read_back(self) -> str | None:
-        """Returns the names of the settings that `changed` reads, as a part of a sentence.
-
-        Returns None if `changed` reads no settings.
-        """
-        return None
-
     def changed(self) -> list[str]:
         """Reads the framework's settings. Returns sentences about settings that changed during the measurement."""
         return []

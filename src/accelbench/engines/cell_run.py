@@ -29,7 +29,6 @@ from accelbench.measuring.schedule import Limits
 from accelbench.schema.cell import Cell
 from accelbench.schema.measurement import (
     Breakdown,
-    Check,
     Epoch,
     Evaluation,
     Generation,
@@ -40,7 +39,7 @@ from accelbench.schema.measurement import (
     Work,
 )
 from accelbench.schema.ranges import MAX_NUMBER
-from accelbench.schema.vocab import EPOCHS, SERVING, Mode, Pipeline, Precision, Promise, Protocol
+from accelbench.schema.vocab import EPOCHS, SERVING, Mode, Pipeline, Precision, Protocol
 
 
 @dataclass(frozen=True)
@@ -370,7 +369,7 @@ class CellRun:
             output_error=findings.error,
             peak_device_bytes=resources.peak_device_bytes,
             peak_host_bytes=resources.peak_host_bytes,
-            checks=list(self._checks(observed, findings)),
+            checked=list(self._checked(findings)),
             checks_s=self.observations.checks_s,
             notes=[*self.notes(), *findings.notes],
             warnings=[
@@ -383,23 +382,16 @@ class CellRun:
             **self.timing.measured(),
         )
 
-    def _checks(self, observed: Observed, findings: Findings) -> Iterator[Check]:
-        """Yields what was observed, for each promise in `vocab.Promise` that applies to the cell, except `times`."""
-        if (read := self.backend.read_back()) is not None:
-            yield Check(promise=Promise.settings, observed=f"{read} were read back", share=1.0)
-        elif observed.threads is not None:
-            yield Check(promise=Promise.settings, observed="the number of threads was read back, but no other setting")
-        else:
-            yield Check(promise=Promise.settings)
-        yield self.observations.products.check()
-        if self.trains:
-            yield self.observations.training.check()
-        if findings.observed is not None:
-            yield Check(promise=Promise.outputs, observed=findings.observed, share=1.0)
-        elif not self.trains:
-            yield Check(promise=Promise.outputs)
+    def _checked(self, findings: Findings) -> Iterator[str]:
+        """Yields words for what was checked."""
+        if self.observations.products.total:
+            yield "precision"
+        if self.trains and self.observations.training.is_observed:
+            yield "weights"
+        if findings.is_compared:
+            yield "outputs"
         if self.cell.model.samples is None and self.timing.blocks:
-            yield Check(promise=Promise.counts, observed="samples of each block, compared with batch_size", share=1.0)
+            yield "counts"
 
     def _common_warnings(self) -> Iterator[str]:
         if self.is_one_step:

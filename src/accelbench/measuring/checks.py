@@ -18,9 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accelbench.devices import malloc_thresholds
-from accelbench.schema.measurement import Check
 from accelbench.schema.text import beginning, message_of, one_line
-from accelbench.schema.vocab import QUANTIZED, Precision, Promise
+from accelbench.schema.vocab import QUANTIZED, Precision
 
 # Format, by its name in NumPy -> significant bits.
 BITS = {"float64": 53, "float32": 24, "float16": 11, "bfloat16": 8, "int8": 7, "uint8": 8}
@@ -45,9 +44,7 @@ MAX_UNEQUAL = 0.5  # share of whole numbers, such as predicted classes, that rou
 MAX_NUMBERS = 1 << 22  # numbers of a tensor that are compared
 MAX_DRIFT = 1e-6  # largest difference of two outputs for the same batch, in fp32, if a network keeps no state
 
-# Parts of messages. The first two describe what was compared.
-WHOLE = "the whole output, compared with the output of a newly built network in fp32"
-ROWS = "the first and last rows of the output, compared with the output of a newly built network in fp32"
+# Parts of messages.
 OUTPUT, WEIGHTS = "its output was", "its weights were"  # beginnings of a sentence that ends with "not checked"
 NO_TENSOR = "accelbench found no tensor with numbers in the output"
 UNSTEADY = "two runs on the same batch differ: the network draws random numbers, reads a clock, or keeps a state"
@@ -171,13 +168,14 @@ class Findings:
     """The result of a comparison with a newly built network."""
 
     error: float | None = None  # see `error_of`; None if the output could not be compared
-    observed: str | None = None  # what was compared; None if nothing was
+    is_compared: bool = False
     notes: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     defects: list[str] = field(default_factory=list)
 
     def not_compared(self, why: str) -> None:
-        self.error = self.observed = None
+        self.error = None
+        self.is_compared = False
         self.notes.append(f"the output was not compared with the output of a newly built network: {why}")
 
 
@@ -214,7 +212,8 @@ def _rows_agree(measured: ObservedOutput, new_network: Builder, precision: Preci
     with suppress(Exception):  # the network may not accept another number of rows
         error = error_of(output, new_network(measured.state, Precision.fp32)(batch, 0))
         if error <= limit(precision):
-            findings.error, findings.observed = error, ROWS
+            findings.error = error
+            findings.is_compared = True
             return True
     return False
 
@@ -227,7 +226,7 @@ def _compare(measured: ObservedOutput, new_network: Builder, precision: Precisio
         return
     reference = new_network(measured.state, Precision.fp32)(measured.batch, 0)
     findings.error = error_of(output, reference)
-    findings.observed = WHOLE
+    findings.is_compared = True
     if not measured.is_unseen:
         findings.notes.append(NOT_UNSEEN)
     if findings.error <= limit(precision):
@@ -322,12 +321,6 @@ class Products:
             if share >= MIN_SHARE and BITS.get(name, 0) < BITS[expected]:
                 yield f"{100 * share:.0f} % of the operations of {self.of} ran in {name}, not in {expected}"
 
-    def check(self) -> Check:
-        if not self.total:
-            return Check(promise=Promise.precision)
-        formats = ", ".join(f"{100 * share:.3g} % in {name}" for name, share in self.shares().items())
-        share = None if self.uncounted else 1.0
-        return Check(promise=Promise.precision, observed=f"{self.of} of one step: {formats}", share=share)
 
 
 class State(NamedTuple):
@@ -387,12 +380,6 @@ class Training:
             yield f"after training, weights are not finite: {self._named(bad)}"
         if self.evaluating:
             yield f"layers in evaluation mode during training: {', '.join(self.evaluating[:MAX_NAMED])}"
-
-    def check(self) -> Check:
-        if not self.is_observed:
-            return Check(promise=Promise.training)
-        observed = f"{len(self.changed)} of {len(self.names)} trainable tensors changed in the steady state"
-        return Check(promise=Promise.training, observed=observed, share=1.0)
 
     def _named(self, names: Sequence[str]) -> str:
         more = f", and {len(names) - MAX_NAMED} more" if len(names) > MAX_NAMED else ""

@@ -23,7 +23,7 @@ from accelbench.schema.ranges import (
     Seconds,
     Share,
 )
-from accelbench.schema.vocab import Phase, Promise, Span, Status, Stop, Verdict
+from accelbench.schema.vocab import Phase, Span, Status, Stop, Verdict
 
 SeriesName = Annotated[str, Meta(pattern="^[A-Za-z0-9_]+$")]
 Interval = tuple[float, float]  # begin and end, in seconds since the machine started
@@ -117,16 +117,6 @@ class Operator:
     name: str  # the framework's name for the operator
     num_calls: Count  # calls in one step
     share: Share  # time of this operator, divided by the time of all operators
-
-
-@dataclass(frozen=True, kw_only=True)
-class Check:
-    """What was observed about one of accelbench's promises. docs/measuring.md lists the promises."""
-
-    promise: Promise
-    observed: str = "not observed"  # the observation, in words
-    # share of the work that was inspected; None if the share is unknown or nothing was inspected
-    share: Share | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -307,7 +297,7 @@ class Measurement(Observed):
     peak_host_bytes: Count | None = None  # the kernel's high-water mark of all processes at the end of measuring
     allocator: str | None = None  # as observed: a word of `vocab.Allocator`, `glibc`, or another library's name
     allocator_library: str | None = None  # such as `libtcmalloc_minimal.so.4.5.10 gperftools 2.10`
-    checks: list[Check] = field(default_factory=list)  # what was observed about each promise
+    checked: list[str] = field(default_factory=list)  # words for what was checked, such as "outputs"
     checks_s: Seconds | None = None  # duration of the checks; no timed step includes it
     notes: list[str] = field(default_factory=list)  # facts about the measurement that raise no doubt
     warnings: list[str] = field(default_factory=list)  # what a reader of the numbers should know

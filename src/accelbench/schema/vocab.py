@@ -95,8 +95,6 @@ RETRIED = frozenset({Status.failed, Status.timeout, Status.killed})
 # `budget`: the cell's `budget_s` is used up. `timeout`: `timeout_s` was near, so only a part was measured.
 Stop = StrEnum("Stop", ["precise", "noisy", "limit", "fixed", "budget", "timeout"])
 
-Promise = StrEnum("Promise", ["times", "counts", "training", "outputs", "precision", "settings"])
-
 # The parts of a step's wall time. `framework` is the time outside of all other parts. Some devices record a step and
 # then run it as a whole: their steps have `trace` (recording) and `execute` (launching and running) instead of
 # `forward`, `backward` and `optimizer`.

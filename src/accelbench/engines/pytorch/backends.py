@@ -73,9 +73,6 @@ class Backend(BaseBackend):
         if self.held is not None:
             self.held.again(dtype)
 
-    def read_back(self) -> str | None:
-        return None if self.held is None else "PyTorch's global settings and number of threads"
-
     def changed(self) -> list[str]:
         """Returns sentences about settings that changed after `hold`, and about threads that don't flush denormals."""
         changes = self.held.changed() if self.held is not None else []

@@ -19,7 +19,6 @@ from accelbench.answers.process import NOT_RUN
 from accelbench.answers.sentences import verdict_text
 from accelbench.answers.words import disturbed_text, engine_text, options_text
 from accelbench.judging.warnings import relative_half_width
-from accelbench.presentation import checked_words
 from accelbench.report import csv_file
 from accelbench.report.read import Sweep, cells_in
 from accelbench.schema.record import TRACKING, UNTRACKED, Row
@@ -95,6 +94,6 @@ def extension(cell: MeasuredCell) -> Row:
         "outcome": cell.outcome,
         "half_width": relative_half_width(row),
         "tracked": cell.environment.get(TRACKING) != UNTRACKED,
-        "checked": checked_words(measured.checks, fully=False) if measured else None,
+        "checked": ", ".join(measured.checked) if measured else None,
         "remark": disturbed_text(cell) if cell.disturbed else cell.reason or row["warnings"] or row["reason"],
     }
