@@ -5,7 +5,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from honest.networks import WIDTH, Plain, energy, vectors
+from honest.networks import WIDTH, Plain, vectors
 
 
 def deep(layers=6, width=256):
@@ -30,11 +30,6 @@ class Deep(Plain):
 
 def too_few(batch_size):
     return vectors(batch_size // 2)
-
-
-def wrapped(output, batch):
-    """Makes a new tensor of the loss, since backward has complained."""
-    return torch.tensor(energy(output, batch).item(), requires_grad=True)
 
 
 def overflows(output, batch):
@@ -129,35 +124,11 @@ class KeepsUnseeded(KeepsFeatures):
                 weight.copy_(torch.from_numpy(generator.normal(0, 0.1, weight.shape)))
 
 
-class KeepsBesideMean(KeepsFeatures):
-    """The same, beside a running mean of its inputs."""
-
-    def __init__(self):
-        super().__init__()
-        self.register_buffer("mean", torch.zeros(WIDTH))
-
-    def forward(self, x):
-        self.mean.mul_(0.95).add_(x.mean(0), alpha=0.05)
-        return super().forward(x - self.mean)
-
-
 class KeepsClasses(KeepsFeatures):
     """Numbers of classes are those of the first batch; scores are not."""
 
     def forward(self, x):
         return self.head(x), self.features(x).argsort(1)
-
-
-class KeepsFlat(KeepsFeatures):
-    def forward(self, x):
-        return {"scores": self.head(x), "features": self.features(x).reshape(-1)}
-
-
-class KeepsNumpy(KeepsFeatures):
-    """A NumPy array of the first batch, beside a tensor."""
-
-    def forward(self, x):
-        return {"scores": self.head(x), "embedding": self.features(x).detach().float().numpy()}
 
 
 class StaysInTraining(Plain):
@@ -186,17 +157,6 @@ class AllFrozen(Plain):
     def __init__(self):
         super().__init__()
         self.requires_grad_(False)
-
-
-class FreezesLate(Plain):
-    """Freezes its body after some batches, and goes on."""
-
-    num_batches = 0
-
-    def forward(self, x):
-        self.num_batches += 1
-        self.body.requires_grad_(self.num_batches < 4)
-        return super().forward(x)
 
 
 class StaysInEval(Plain):

@@ -3,7 +3,6 @@
 The latter are not in `accidents`, since each cell's process imports that file, and Lightning takes seconds.
 """
 
-import copy
 import warnings
 
 import pytorch_lightning as pl
@@ -150,30 +149,6 @@ class AccumulatesByHand(Manual):
             optimizer.zero_grad()
 
 
-class WarmsUp(Lit):
-    """Its learning rate rises from 0."""
-
-    def configure_optimizers(self):
-        optimizer = torch.optim.SGD(self.parameters(), lr=0.1)
-        schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: min(1.0, step / 100))
-        return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
-
-
-class Averages(Lit):
-    """Keeps a moving average of its weights, and predicts with it."""
-
-    def __init__(self):
-        super().__init__()
-        self.average = copy.deepcopy(self.net).requires_grad_(False)
-
-    def on_train_batch_end(self, outputs, batch, batch_idx):
-        for kept, value in zip(self.average.parameters(), self.net.parameters(), strict=True):
-            kept.data.lerp_(value.data, 0.1)
-
-    def predict_step(self, batch, batch_idx):
-        return self.average(batch[0])
-
-
 class FineTunes(Lit):
     """Its optimiser has the weights of the head; the others are frozen."""
 
@@ -206,32 +181,6 @@ class ScalesInPlace(Lit):
 
     def predict_step(self, batch, batch_idx):
         return self.scaled(batch)
-
-
-class Pairs(Lit):
-    """A hook joins samples to pairs."""
-
-    def on_after_batch_transfer(self, batch, dataloader_idx):
-        return [part.unflatten(0, (-1, 2)) for part in batch]
-
-    def training_step(self, batch, batch_idx):
-        return super().training_step([part.flatten(0, 1) for part in batch], batch_idx)
-
-
-class PullsWhilePredicting(Lit):
-    """Predicts with gradients of its input."""
-
-    def predict_step(self, batch, batch_idx):
-        with torch.inference_mode(False), torch.enable_grad():
-            x = batch[0].clone().requires_grad_()
-            (slope,) = torch.autograd.grad(self(x).sum(), x)
-        return slope
-
-
-class Scripted(Lit):
-    def __init__(self):
-        super().__init__()
-        self.net = torch.jit.script(self.net)
 
 
 # Accidents.

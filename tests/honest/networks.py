@@ -52,11 +52,6 @@ def labelled(batch_size):
     return {"x": vectors(batch_size), "labels": torch.randint(CLASSES, (batch_size,))}
 
 
-def views(batch_size):
-    x = vectors(batch_size)
-    return {"first": x + 0.1 * torch.randn_like(x), "second": x + 0.1 * torch.randn_like(x)}
-
-
 def nested_mapping(batch_size):
     inputs = {"x": vectors(batch_size), "weight": torch.rand(batch_size, 1)}
     return {"inputs": inputs, "labels": torch.randint(CLASSES, (batch_size,))}
@@ -75,10 +70,6 @@ def coo(batch_size):
     return (dense * (torch.rand_like(dense) < 0.05)).to_sparse()
 
 
-def csr(batch_size):
-    return coo(batch_size).to_sparse_csr()
-
-
 def nested(batch_size):
     return torch.nested.nested_tensor([torch.randn(3 + index % 5, WIDTH) for index in range(batch_size)])
 
@@ -87,22 +78,11 @@ def bags(batch_size):
     return {"offsets": torch.arange(0, 5 * batch_size, 5), "words": torch.randint(100, (5 * batch_size,))}
 
 
-def graphs(batch_size):
-    """As many rings of six nodes, joined to one graph."""
-    nodes = torch.arange(6 * batch_size)
-    following = nodes - nodes % 6 + (nodes + 1) % 6
-    return {"nodes": torch.randn(len(nodes), WIDTH), "edges": torch.stack([nodes, following]), "graph": nodes // 6}
-
-
 def tokens_in_budget(batch_size, budget=64):
     """As many sequences as fit into a budget of tokens, one after another."""
     lengths = torch.randint(4, 12, (batch_size,))
     lengths = lengths[lengths.cumsum(0) <= budget]
     return {"tokens": torch.randint(100, (int(lengths.sum()),)), "lengths": lengths}
-
-
-def num_rings(batch):
-    return int(batch["graph"][-1]) + 1
 
 
 def num_sequences(batch):
@@ -127,16 +107,6 @@ def pops(output, batch):
     return functional.cross_entropy(output, labels)
 
 
-def shifts_labels(output, batch):
-    """Counts classes from 1, and 0 is background."""
-    labels = batch["labels"].sub_(1)
-    return functional.cross_entropy(output, labels, ignore_index=-1)
-
-
-def own_loss(output, batch):
-    return output["loss"]
-
-
 def attribute(output, batch):
     return energy(output.logits, batch)
 
@@ -144,13 +114,6 @@ def attribute(output, batch):
 def separates(output, batch):
     """Is 0 once all samples are on the right side, with a margin."""
     return functional.multi_margin_loss(output, batch["labels"], margin=0.01)
-
-
-def contrasts(output, batch):
-    """Two views of a sample are more alike than those of two samples."""
-    first, second = output
-    alike = functional.normalize(first, dim=1) @ functional.normalize(second, dim=1).T
-    return functional.cross_entropy(alike / 0.1, torch.arange(len(alike)))
 
 
 def whole_model(output, batch):
@@ -237,37 +200,6 @@ class TurnsAnew(RotaryTable):
         return super().turned(x)
 
 
-class SpectralImages(nn.Module):
-    """A Fourier operator in two dimensions, with complex weights."""
-
-    def __init__(self, modes=4):
-        super().__init__()
-        self.modes = modes
-        self.lift, self.head = nn.Conv2d(3, 8, 1), nn.Linear(8, CLASSES)
-        self.weight = nn.Parameter(torch.randn(8, 8, modes, modes, dtype=torch.complex64) / 8)
-
-    def forward(self, x):
-        lifted = self.lift(x)
-        spectrum = torch.fft.rfft2(lifted.float())
-        low = spectrum[:, :, : self.modes, : self.modes]
-        mixed = torch.zeros_like(spectrum)
-        mixed[:, :, : self.modes, : self.modes] = torch.einsum("bixy,ioxy->boxy", low, self.weight)
-        back = torch.fft.irfft2(mixed, s=lifted.shape[-2:]).to(x.dtype)
-        return self.head((lifted + back).relu().mean((2, 3)))
-
-
-class PhaseWeights(Plain):
-    """Its input is multiplied by complex weights, of which both parts matter."""
-
-    def __init__(self):
-        super().__init__()
-        self.phases = nn.Parameter(torch.polar(torch.ones(WIDTH), torch.rand(WIDTH) * 2 * math.pi))
-
-    def forward(self, x):
-        turned = x * self.phases
-        return super().forward((turned.real + 0.3 * turned.imag).to(x.dtype))
-
-
 class ComplexLayers(nn.Module):
     """All complex: inputs, weights and output."""
 
@@ -319,26 +251,6 @@ class HidesTokens(Tied):
         return super().forward(words)
 
 
-class LearnedFirst(Plain):
-    """Writes a learned vector over the first token of each sequence."""
-
-    def __init__(self):
-        super().__init__()
-        self.first = nn.Parameter(torch.randn(WIDTH))
-
-    def forward(self, x):
-        x[:, 0] = self.first
-        return super().forward(x).mean(1)
-
-
-class DropsFirst(Plain):
-    """Its first layer works in place, on the batch itself."""
-
-    def __init__(self):
-        super().__init__()
-        self.body = nn.Sequential(nn.Dropout(0.3, inplace=True), self.body)
-
-
 class PopsWeight(Plain):
     """Takes an entry out of a mapping that is its argument."""
 
@@ -366,13 +278,6 @@ class Boxes(nn.Module):
         return found
 
 
-class Spans(Plain):
-    """For each sample a tensor of another length."""
-
-    def forward(self, x):
-        return [row[: 2 + int((row > 0).sum())] for row in super().forward(x)]
-
-
 class FindsNone(Plain):
     """Nothing is as sure as it asks for."""
 
@@ -390,50 +295,6 @@ class CellStates(nn.Module):
     def forward(self, x):
         output, (hidden, cell) = self.recurrent(x.transpose(0, 1))
         return {"hidden": hidden, "cell": cell, "output": output}
-
-
-class Heads(nn.Module):
-    """Returns the weights of its eight heads for eight tokens: (heads, batch, tokens, tokens)."""
-
-    def __init__(self):
-        super().__init__()
-        self.keys, self.head = nn.Linear(WIDTH, 8 * WIDTH), nn.Linear(WIDTH, CLASSES)
-
-    def forward(self, x):
-        keys = self.keys(x).unflatten(-1, (8, WIDTH)).permute(2, 0, 1, 3)
-        weights = (keys @ x.transpose(1, 2) / WIDTH).softmax(-1)
-        return self.head((weights @ x).mean((0, 2))), weights
-
-
-class Centres(nn.Module):
-    """Distances to eight centres, and the centres."""
-
-    def __init__(self):
-        super().__init__()
-        self.encode = nn.Linear(WIDTH, 16)
-        self.centres = nn.Parameter(torch.randn(8, 16))
-
-    def forward(self, x):
-        encoded = self.encode(x)
-        return (encoded[:, None] - self.centres).square().sum(-1), self.centres
-
-
-class Alike(Plain):
-    """How alike each two samples are: (batch, batch)."""
-
-    def forward(self, x):
-        encoded = functional.normalize(super().forward(x), dim=1)
-        return encoded @ encoded.T
-
-
-class TimeFirst(nn.Module):
-    def __init__(self):
-        super().__init__()
-        layer = nn.TransformerEncoderLayer(WIDTH, 4, 48, dropout=0.0)
-        self.encoder = nn.TransformerEncoder(layer, 1, enable_nested_tensor=False)
-
-    def forward(self, x):
-        return self.encoder(x.transpose(0, 1))
 
 
 class WholeBatch(Plain):
@@ -456,22 +317,6 @@ class ReturnsDataclass(Plain):
         return Found(self.head(features), [features])
 
 
-class ReturnsLoss(Plain):
-    """Computes its loss in forward."""
-
-    def forward(self, x, labels):
-        logits = super().forward(x)
-        return {"loss": functional.cross_entropy(logits, labels), "logits": logits}
-
-
-class ReturnsInput(Plain):
-    """Returns its input and two views of one tensor beside its result."""
-
-    def forward(self, x):
-        logits = super().forward(x)
-        return {"x": x, "logits": logits, "best": logits[:, :2], "rest": logits[:, 2:]}
-
-
 class Classes(Plain):
     """Numbers of classes, which are no floating-point numbers."""
 
@@ -491,18 +336,6 @@ class Hashes(nn.Module):
         return self.head(self.embedding(words @ self.factors % 500).mean(1))
 
 
-class HashesOnly(Hashes):
-    def forward(self, words):
-        return words @ self.factors % 500
-
-
-class Decides(Plain):
-    """Yes or no: many samples have the same answer."""
-
-    def forward(self, x):
-        return super().forward(x)[:, 0] > 0
-
-
 # Gradients during inference.
 
 
@@ -515,12 +348,6 @@ class Pull(Plain):
 
     def forward(self, x):
         return self.pull(x.requires_grad_())
-
-
-class PullOnDemand(Pull):
-    def forward(self, x):
-        with torch.enable_grad():
-            return self.pull(x.detach().requires_grad_())
 
 
 class PullOutside(Pull):
@@ -583,18 +410,6 @@ class SparseWords(nn.Module):
         return torch.sparse.mm(words, self.weight)
 
 
-class SparseOperator(Plain):
-    """Multiplies by a sparse matrix that is its buffer."""
-
-    def __init__(self):
-        super().__init__()
-        matrix = torch.eye(WIDTH) + torch.diag(torch.ones(WIDTH - 1), 1)
-        self.register_buffer("neighbours", matrix.to_sparse())
-
-    def forward(self, x):
-        return super().forward(torch.sparse.mm(self.neighbours, x.T).T)
-
-
 class SparseRows(Plain):
     """The same by rows, in an attribute."""
 
@@ -606,22 +421,11 @@ class SparseRows(Plain):
         return super().forward((self.neighbours @ x.T).T)
 
 
-class SparseResult(Plain):
-    def forward(self, x):
-        return super().forward(x).relu().to_sparse()
-
-
 class NestedRows(Plain):
     """Nested tensors are its batches, and padded ones its output."""
 
     def forward(self, rows):
         return torch.nested.to_padded_tensor(super().forward(rows), 0.0)
-
-
-class NestedInside(Plain):
-    def forward(self, x):
-        rows = torch.nested.nested_tensor([row[: 2 + index % 4] for index, row in enumerate(x)])
-        return torch.stack([row.mean(0) for row in super().forward(rows).unbind()])
 
 
 # Sparse gradients.
@@ -649,17 +453,6 @@ class BagsOfWords(nn.Module):
 
     def forward(self, words, offsets):
         return self.head(self.bags(words, offsets))
-
-
-class Messages(Plain):
-    """Passes messages along the edges of joined graphs: one row for each graph."""
-
-    def forward(self, nodes, edges, graph):
-        source, target = edges
-        summed = nodes.index_add(0, target, nodes[source])
-        answers = super().forward(summed)
-        num = int(graph[-1]) + 1
-        return torch.zeros(num, CLASSES, dtype=answers.dtype).index_add(0, graph, answers)
 
 
 class Packed(nn.Module):
@@ -695,35 +488,8 @@ def scripted():
     return torch.jit.script(Plain())
 
 
-def traced():
-    return torch.jit.trace(Plain(), torch.randn(2, WIDTH))
-
-
 def frozen():
     return torch.jit.freeze(torch.jit.script(Plain().eval()))
-
-
-class CompilesWhole(Plain):
-    """Has PyTorch compile a part of it, without breaks."""
-
-    def __init__(self):
-        super().__init__()
-        self.body = torch.compile(self.body, fullgraph=True, backend="eager")
-
-
-class Branches(Plain):
-    """Which of two layers it computes, torch.cond decides, which takes no breaks."""
-
-    def forward(self, x):
-        return torch.cond(x.sum() > 0, self.head, lambda rows: 2 * self.head(rows), (self.body(x),))
-
-
-class StaysUncompiled(Plain):
-    """What torch.compile can't compile stays as it is."""
-
-    def __init__(self):
-        super().__init__()
-        torch._dynamo.config.suppress_errors = True
 
 
 def compiled():
@@ -751,22 +517,6 @@ class EmptyCodebook(nn.Module):
         return self.decode(self.codes[nearest])
 
 
-class FaintNorms(nn.Module):
-    """Each of its norms makes what comes from the input fainter."""
-
-    def __init__(self, blocks=10):
-        super().__init__()
-        layers = [nn.Conv2d(3, 8, 1)]
-        for _ in range(blocks):
-            norm = nn.BatchNorm2d(8)
-            nn.init.normal_(norm.weight, std=0.02)
-            layers += [nn.Conv2d(8, 8, 3, padding=1), norm, nn.SiLU()]
-        self.layers, self.head = nn.Sequential(*layers), nn.Linear(8, CLASSES)
-
-    def forward(self, image):
-        return self.head(self.layers(image).mean((2, 3)))
-
-
 class ZeroHead(Plain):
     """Its head begins with zeros."""
 
@@ -774,11 +524,6 @@ class ZeroHead(Plain):
         super().__init__()
         nn.init.zeros_(self.head.weight)
         nn.init.zeros_(self.head.bias)
-
-
-class Saturates(Plain):
-    def forward(self, x):
-        return (super().forward(x) + 30).sigmoid()
 
 
 # Time and memory.
@@ -816,13 +561,6 @@ class Sleeps(Plain):
 
 
 # Chance.
-
-
-class DropsOnPurpose(Plain):
-    """Its dropout stays on in inference, where several answers show how sure it is."""
-
-    def forward(self, x):
-        return self.head(functional.dropout(self.body(x), 0.3, training=True))
 
 
 class Samples(nn.Module):
@@ -873,20 +611,6 @@ class RunningMean(Plain):
         return super().forward(x - self.mean)
 
 
-class Charges(Plain):
-    """Adds up what it gets, in a buffer that is as large as the first batch."""
-
-    def __init__(self):
-        super().__init__()
-        self.register_buffer("charge", torch.zeros(0), persistent=False)
-
-    def forward(self, x):
-        if self.charge.shape != x.shape:
-            self.charge = torch.zeros_like(x)
-        self.charge = 0.9 * self.charge + x.detach()
-        return super().forward(self.charge)
-
-
 class BlendsIn(Plain):
     """A second head comes in little by little, over 20,000 batches, as in networks that grow."""
 
@@ -899,18 +623,6 @@ class BlendsIn(Plain):
         share = min(1.0, self.num_batches / 20_000)
         features = self.body(x)
         return (1 - share) * self.head(features) + share * self.other(features)
-
-
-class SlowMean(Plain):
-    """Subtracts a slow mean of all batches so far, which is an attribute."""
-
-    def __init__(self):
-        super().__init__()
-        self.mean = torch.zeros(WIDTH)
-
-    def forward(self, x):
-        self.mean.lerp_(x.detach().mean(0).float() + 2, 2e-4)
-        return super().forward(x - self.mean.to(x.dtype))
 
 
 class BeginsWhite(Plain):
@@ -1009,11 +721,6 @@ class ExitsEarly(Plain):
         return self.head(features)
 
 
-class Twins(Plain):
-    def forward(self, first, second):
-        return super().forward(first), super().forward(second)
-
-
 # Formats.
 
 
@@ -1023,11 +730,3 @@ class Doubles(Plain):
     def __init__(self):
         torch.set_default_dtype(torch.float64)
         super().__init__()
-
-
-class Fp32Head(Plain):
-    """Its head computes in fp32, as those of language models do in bf16."""
-
-    def forward(self, x):
-        weight, bias = self.head.weight.float(), self.head.bias.float()
-        return functional.linear(self.body(x).float(), weight, bias)

@@ -83,7 +83,6 @@ def test_the_card_of_a_cell_has_its_figures_its_interval_and_where_a_step_goes()
         "  bound by compute   10 epochs 0.322 s estimated   memory 612 MB",
         "",
         "  ✓ checked: weights, outputs",
-        "  - not observed: precision",
         "  ! stand-in for mnist: the speed is valid, not the accuracy",
         "  ! an odd layer",
         "  runs/x/y.json",

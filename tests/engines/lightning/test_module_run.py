@@ -179,7 +179,6 @@ def test_samples_are_what_a_function_counts(tmp_path):
     assert row["time_provenance"] == Provenance.estimated
     measurement = measured(tmp_path, data="NoSize", samples="own_modules.ten_times", batch_size=80)
     assert (measurement.num_steady_samples, measurement.num_train_samples) == (80 * STEPS, 80 * 5)
-    assert "80 samples in a batch whose first tensor has 8 rows, counted by own_modules.ten_times" in measurement.notes
     assert measured(tmp_path, "Pools", samples="own_modules.num_labels", mode=Mode.infer).warnings == []
 
 

@@ -126,7 +126,7 @@ class NetworkRun(Run):
         loop = self.trainer.fit if self.trains else partial(self.trainer.predict, return_predictions=False)
         self.hooks_of_loop.drive(partial(loop, self.module, **self.arguments()))
         if not self.trains:
-            self.backend.place(self.network)  # Lightning has moved the network to the host
+            self.backend.place(self.network).eval()  # Lightning has moved it to the host, and restored its mode
 
     def new_module(self) -> Any:
         """The LightningModule that the Trainer runs."""
