@@ -1,6 +1,5 @@
 """Programs that do something else than their authors believe, by accident; a user should hear of each."""
 
-
 import numpy as np
 import torch
 from torch import nn

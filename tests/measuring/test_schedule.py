@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from accelbench.measuring import schedule
-from accelbench.measuring.runner import Ends, Runner, Timing
+from accelbench.measuring.runner import Ends, Runner
 from accelbench.schema.cell import Window
 from accelbench.schema.vocab import Stop
 from accelbench.stats import order_statistics
@@ -262,13 +262,7 @@ def test_an_epoch_is_timed_to_the_end_of_its_last_step(workload):
     assert (workload.num_computed, took.first_step_s, took.data_s) == (7, None, pytest.approx(7 * 0.001))
 
 
-def test_the_first_step_of_the_first_epoch_is_waited_for_and_no_other(workload):
+def test_the_first_step_of_an_epoch_is_waited_for_if_asked(workload):
     workload.compile_steps = 1
-    timing = Timing()
-    for _ in range(2):
-        epoch = schedule.EpochClock(timing, workload.num_compiles)
-        took = schedule.time_epoch(of_epoch(workload), workload.wait, workload.now, waits_for_first=epoch.is_first)
-        epoch.end(took)
-    assert timing.first_step_s == pytest.approx(0.001 + 5 + 0.0005 + 0.010)  # copies overlap with compilation
-    assert took.first_step_s is None
-    assert took.seconds == pytest.approx(7 * 0.012 + 0.0005, rel=0.05)  # no wait between steps
+    took = schedule.time_epoch(of_epoch(workload), workload.wait, workload.now, waits_for_first=True)
+    assert took.first_step_s == pytest.approx(0.001 + 5 + 0.0005 + 0.010)  # copies overlap with compilation

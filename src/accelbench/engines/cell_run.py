@@ -239,17 +239,25 @@ class CellRun:
             self.timing.copy_out_s = []
 
     def measure_epoch(self, step: Step) -> None:
-        epoch = self.begin_epoch()
-        took = schedule.time_epoch(step, self.wait_for_ranks, waits_for_first=epoch.is_first)
-        self.end_epoch(epoch, took, step)
+        self.begin_epoch()
+        took = schedule.time_epoch(step, self.wait_for_ranks, waits_for_first=not self.epochs)
+        self.end_epoch(took, step)
 
-    def begin_epoch(self) -> schedule.EpochClock:
+    def begin_epoch(self) -> None:
         self.ranks.end()  # all ranks begin together
-        return schedule.EpochClock(self.timing, self.backend.compiles)
+        self.epoch_began_s = schedule.boot_s()
+        self.num_compiled, _ = self.backend.compiles()
 
-    def end_epoch(self, epoch: schedule.EpochClock, took: schedule.EpochTime, step: Any) -> None:
+    def end_epoch(self, took: schedule.EpochTime, step: Any) -> None:
         """Records an epoch and its times `took`. In training, also records the loss and the accuracy of `step`."""
-        epoch.end(took)
+        timing = self.timing
+        began_s = self.epoch_began_s
+        if timing.steady_boot_s is not None:
+            began_s, _ = timing.steady_boot_s
+            timing.compiled_in_steady_state += self.backend.compiles()[0] - self.num_compiled
+        else:
+            timing.first_step_s = took.first_step_s
+        timing.steady_boot_s = began_s, schedule.boot_s()
         self.changes += self.backend.changed()
         num = self.feed.num_samples
         data_s = None if self.fetches_inside else took.data_s
@@ -258,7 +266,7 @@ class CellRun:
             Epoch(
                 seconds=took.seconds,
                 num_samples=num,
-                began_boot_s=epoch.began_s,
+                began_boot_s=self.epoch_began_s,
                 data_s=data_s,
                 loss=loss,
                 accuracy=accuracy,

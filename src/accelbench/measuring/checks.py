@@ -322,7 +322,6 @@ class Products:
                 yield f"{100 * share:.0f} % of the operations of {self.of} ran in {name}, not in {expected}"
 
 
-
 class State(NamedTuple):
     """The state of one tensor."""
 

@@ -220,17 +220,14 @@ class Runner:
             except StopIteration as end:
                 result: Result = end.value
                 return result
-            ran = self.run(ask)
-
-    def run(self, ask: Ask) -> Ran:
-        """Runs the requested steps."""
-        if ask.stamps is not None:
-            return self._run_phases(ask.stamps)
-        if ask.in_parts:
-            return self._run_parts()
-        if ask.copies_out or ask.within is not None:
-            return self._run_whole(ask)
-        return self._run_free(ask.num_steps)
+            if ask.stamps is not None:
+                ran = self._run_phases(ask.stamps)
+            elif ask.in_parts:
+                ran = self._run_parts()
+            elif ask.copies_out or ask.within is not None:
+                ran = self._run_whole(ask)
+            else:
+                ran = self._run_free(ask.num_steps)
 
     def why_end(self, seconds: float, step_s: float, *, is_least: bool = False) -> Stop | None:
         """Returns why there is no time for further steps. Returns None if there is time.

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from statistics import median
 from typing import NamedTuple
 
-from accelbench.measuring.runner import Ask, Clock, Compiles, Ends, Now, Runner, Stamps, Step, Timing
+from accelbench.measuring.runner import Ask, Clock, Ends, Now, Runner, Stamps, Step, Timing
 from accelbench.schema.cell import Cell, Window
 from accelbench.schema.measurement import Block, Breakdown
 from accelbench.schema.vocab import SERVING, Phase, Stop
@@ -350,22 +350,3 @@ def time_epoch(
             waits_for_first = False
     wait()
     return EpochTime(now() - start, data_s, first_step_s)
-
-
-class EpochClock:
-    """Records one epoch in `timing`. The epoch begins when this object is created."""
-
-    def __init__(self, timing: Timing, compiles: Callable[[], Compiles]) -> None:
-        self.timing, self.compiles = timing, compiles
-        self.is_first = timing.steady_boot_s is None
-        self.began_s, (self._compiled, _) = boot_s(), compiles()
-
-    def end(self, took: EpochTime) -> None:
-        """Records the end of the epoch. `took` has its times."""
-        timing, began_s = self.timing, self.began_s
-        if timing.steady_boot_s is None:
-            timing.first_step_s = took.first_step_s
-        else:
-            began_s, _ = timing.steady_boot_s
-            timing.compiled_in_steady_state += self.compiles()[0] - self._compiled
-        timing.steady_boot_s = began_s, boot_s()

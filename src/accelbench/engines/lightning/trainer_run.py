@@ -215,12 +215,12 @@ class EpochHooks(IntervalHooks):
             self.sums = EpochStep(run.program)
             run.module.note = self.sums.note
         self.num_left = len(run.feed.order)
-        self.epoch = run.begin_epoch()
+        run.begin_epoch()
         self.first_step_s: float | None = None
         self.start_s = time.perf_counter()
 
     def ends(self) -> bool:
-        if self.epoch.is_first and self.first_step_s is None:
+        if not self.cell_run.epochs and self.first_step_s is None:
             self.cell_run.wait_for_ranks()
             self.first_step_s = time.perf_counter() - self.start_s
         self.num_left -= 1
@@ -229,7 +229,7 @@ class EpochHooks(IntervalHooks):
     def end(self) -> None:
         seconds = time.perf_counter() - self.start_s
         run = self.cell_run
-        run.end_epoch(self.epoch, EpochTime(seconds, 0.0, self.first_step_s), self.sums)
+        run.end_epoch(EpochTime(seconds, 0.0, self.first_step_s), self.sums)
         if run.trains:
             run.begin_validation()
             run.ranks.end()
