@@ -1,17 +1,15 @@
 """Measures a device's ceilings: the highest rates of arithmetic, memory, copies and launches.
 
-Matrix products, linear layers and convolutions are measured in several shapes, memory formats and libraries. The
-fastest of them is the ceiling of arithmetic. One kernel is not enough: on one CPU, matmul reached 193 GFLOP/s in fp32,
-but a convolution reached 487 GFLOP/s.
+Matrix products and convolutions are measured in several shapes, memory formats and libraries. The fastest of them is
+the ceiling of arithmetic. One kernel is not enough: on one CPU, matmul reached 193 GFLOP/s in fp32, but a convolution
+reached 487 GFLOP/s.
 """
 
 import math
 import time
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
-from typing import Any
 
 import numpy as np
 import torch
@@ -29,6 +27,9 @@ from accelbench.schema.vocab import Device, Precision
 Call = Callable[[], object]
 Best = Callable[[Call], float]
 Prepared = Callable[[Tensor, Tensor], Call]  # (two tensors) -> the call that computes with them
+# A computation whose rate may be the ceiling of arithmetic: its name, its floating-point operations (a multiply-add
+# counts as two), and a function that allocates the tensors and returns the call that computes.
+Kernel = tuple[str, int, Callable[[], Call]]
 
 AMPERE = (8, 0)  # the first compute capability with TF32 and bfloat16 units
 MAX_CALL_S = 0.1  # kernels that would take longer are skipped
@@ -36,7 +37,6 @@ MIN_REPEAT_S = 0.001  # least duration of a timed group of calls, so that waitin
 MIN_REPEATS = 3
 REST_S = 0.001  # sleep before each repeat, after which the operating system prefers this process to others
 NUM_ROUNDS = 2  # rounds, seconds apart, because another program may disturb one round
-NUM_FAST = 6  # number of the fastest kernels of the first round that run again in later rounds
 # Larger than the last-level cache of every known CPU and GPU.
 MEMORY_BYTES = 512 << 20
 COPY_BYTES = 256 << 20
@@ -49,8 +49,6 @@ IMAGES = {
     "cuda": ((32, 64, 56), (64, 128, 56), (128, 256, 28), (256, 512, 14), (256, 256, 56)),
     "xla": ((1, 64, 28), (8, 128, 28), (64, 256, 28), (256, 256, 56)),
 }
-# Last arguments of oneDNN's int8 kernels: the output's scale, zero point and dtype, and no operation after the product.
-ROUNDED: tuple[Any, ...] = (0.1, 0, torch.uint8, "none", [], "")
 
 
 def run(device: Device, precisions: Iterable[Precision] = TRUE_PRECISIONS, *, seconds_each: float = 0.02) -> Ceilings:
@@ -129,27 +127,21 @@ def _has_units(backend: Backend, precision: Precision) -> bool:
 
 
 def _note_rates(backend: Backend, precision: Precision, best: Best, rates: dict[str, float]) -> None:
-    """Measures kernels in this precision. Stores each kernel's highest rate (operations per second) in `rates`.
-
-    If `rates` has entries of an earlier round, measures only the fastest kernels of that round.
-    """
-    fastest = sorted(rates, key=rates.__getitem__, reverse=True)[:NUM_FAST]
+    """Measures kernels in this precision. Stores each kernel's highest rate (operations per second) in `rates`."""
     backend.prepare(allow_tf32=precision == Precision.tf32)
     torch.backends.cudnn.benchmark = True  # cuDNN searches for the fastest algorithm, which `prepare` has disabled
     for family in families(DTYPES[precision], backend.device()):
         rate = math.inf
         # The sizes rise. The loop ends if a kernel would take too long, or fails.
-        for kernel in family:
-            if fastest and kernel.name not in fastest:
-                continue
-            if kernel.flops / rate > MAX_CALL_S:
+        for name, flops, make in family:
+            if flops / rate > MAX_CALL_S:
                 break
             try:
-                rate = kernel.flops / best(kernel.make())
+                rate = flops / best(make())
             # The kernel does not exist for this dtype or in this release, or memory is too small.
             except (RuntimeError, NotImplementedError, AttributeError, TypeError):
                 break
-            rates[kernel.name] = max(rate, rates.get(kernel.name, 0.0))
+            rates[name] = max(rate, rates.get(name, 0.0))
 
 
 def _memory_bytes_per_s(backend: Backend, best: Best) -> float:
@@ -194,15 +186,6 @@ def _launch_s(backend: Backend) -> float:
     return least / NUM_LAUNCHES
 
 
-@dataclass(frozen=True)
-class Kernel:
-    """A computation whose rate may be the ceiling of arithmetic."""
-
-    name: str
-    flops: int  # floating-point operations; a multiply-add counts as two
-    make: Callable[[], Call]  # allocates the tensors; returns the call that computes
-
-
 def families(dtype: torch.dtype, device: torch.device) -> Iterator[list[Kernel]]:
     """Yields families of kernels for the device. A family is one kernel in several sizes, from small to large."""
     origin = "cpu" if device.type == "xla" else device  # on XLA, the random generator would be compiled for each shape
@@ -212,73 +195,58 @@ def families(dtype: torch.dtype, device: torch.device) -> Iterator[list[Kernel]]
             return torch.randint(-127, 128, shape, dtype=dtype, device=origin).to(device)
         return torch.randn(shape, device=origin).to(dtype).to(device)
 
-    def kernel(name: str, flops: int, prepared: Prepared, *shapes: tuple[int, ...]) -> Kernel:
-        return Kernel(name, flops, lambda: prepared(*map(draw, shapes)))
+    def make(prepared: Prepared, *shapes: tuple[int, ...]) -> Call:
+        return prepared(*map(draw, shapes))
 
-    for name, prepared in PRODUCTS.items():
-        if _suits(name, dtype, device):
-            sides = SIDES.get(device.type, SIDES["cuda"])
-            yield [kernel(f"{name} {side}", 2 * side**3, prepared, (side, side), (side, side)) for side in sides]
-    for name, prepared in CONVOLUTIONS.items():
-        if _suits(name, dtype, device):
-            family = []
-            for num, channels, side in IMAGES.get(device.type, IMAGES["cuda"]):
-                shapes = (num, channels, side, side), (channels, channels, 3, 3)
-                flops = 2 * 9 * num * channels**2 * side**2
-                family.append(kernel(f"conv3x3 {num}x{channels}x{side}x{side} {name}", flops, prepared, *shapes))
-            yield family
+    sides = SIDES.get(device.type, SIDES["cuda"])
+    for name, prepared in _products(dtype, device).items():
+        yield [(f"{name} {side}", 2 * side**3, partial(make, prepared, (side, side), (side, side))) for side in sides]
+    for name, layout in _layouts(dtype, device).items():
+        family: list[Kernel] = []
+        for num, channels, side in IMAGES.get(device.type, IMAGES["cuda"]):
+            shapes = (num, channels, side, side), (channels, channels, 3, 3)
+            flops = 2 * 9 * num * channels**2 * side**2
+            called = partial(make, partial(_convolution, layout), *shapes)
+            family.append((f"conv3x3 {num}x{channels}x{side}x{side} {name}", flops, called))
+        yield family
 
 
-def _suits(name: str, dtype: torch.dtype, device: torch.device) -> bool:
-    if ("int8" in name) != (dtype == torch.int8) or (name in ONLY_ON_CPU and device.type != "cpu"):
-        return False
-    return (name, device.type) != ("channels_last", "xla") and (name != "numpy" or dtype in OF_NUMPY)
+def _products(dtype: torch.dtype, device: torch.device) -> dict[str, Prepared]:
+    """Returns kernels on two square matrices."""
+    if dtype == torch.int8:
+        return {"oneDNN int8 linear": _int8_linear}
+    products: dict[str, Prepared] = {"matmul": lambda left, right: partial(torch.matmul, left, right)}
+    if device.type == "cpu":
+        products["oneDNN linear"] = _onednn_linear  # for plain fp32 tensors, torch uses MKL
+    if device.type == "cpu" and dtype == torch.float64:
+        products["numpy"] = lambda left, right: partial(np.matmul, left.numpy(), right.numpy())
+    return products
+
+
+def _layouts(dtype: torch.dtype, device: torch.device) -> dict[str, torch.memory_format]:
+    """Returns the memory formats of images in which convolutions are measured."""
+    if dtype == torch.int8:
+        return {}
+    layouts = {"NCHW": torch.contiguous_format}
+    if device.type != "xla":
+        layouts["channels_last"] = torch.channels_last
+    return layouts
+
+
+def _onednn_linear(inputs: Tensor, weight: Tensor) -> Call:
+    """Returns a linear layer on tensors in oneDNN's blocked layout."""
+    return partial(torch._C._nn.mkldnn_linear, inputs.to_mkldnn(), weight.to_mkldnn(), None)
 
 
 def _int8_linear(inputs: Tensor, weight: Tensor) -> Call:
-    """Returns a function that calls an int8 linear layer with a packed weight. It rounds the result to 8 bits."""
+    """Returns an int8 linear layer with a packed weight. It rounds the result to 8 bits."""
     packed = torch.ops.onednn.qlinear_prepack(weight, list(weight.shape))
-    arguments = (inputs.view(torch.uint8), 0.1, 0, packed, *_scales(len(weight)), None)
-    return partial(torch.ops.onednn.qlinear_pointwise, *arguments, *ROUNDED)
-
-
-def _int8_convolution(inputs: Tensor, weight: Tensor) -> Call:
-    inputs = inputs.view(torch.uint8).contiguous(memory_format=torch.channels_last)
-    scales = _scales(len(weight))
-    one = [1, 1]
-    placed = (one, one, one, 1)  # stride, padding, dilation, groups
-    packed = torch.ops.onednn.qconv_prepack(weight, scales[0], 0.1, 0, *placed, list(inputs.shape))
-    return partial(torch.ops.onednn.qconv2d_pointwise, inputs, 0.1, 0, packed, *scales, None, *placed, *ROUNDED)
-
-
-def _scales(channels: int) -> tuple[Tensor, Tensor]:
-    """Returns one scale and one zero point for each channel of a weight."""
-    return torch.ones(channels), torch.zeros(channels, dtype=torch.int64)
+    scales, zeros = torch.ones(len(weight)), torch.zeros(len(weight), dtype=torch.int64)
+    arguments = (inputs.view(torch.uint8), 0.1, 0, packed, scales, zeros, None)
+    rounding = (0.1, 0, torch.uint8)  # the output's scale, zero point and dtype
+    return partial(torch.ops.onednn.qlinear_pointwise, *arguments, *rounding, "none", [], "")
 
 
 def _convolution(layout: torch.memory_format, inputs: Tensor, weight: Tensor) -> Call:
     laid_out = (tensor.contiguous(memory_format=layout) for tensor in (inputs, weight))
     return partial(functional.conv2d, *laid_out, padding=1)
-
-
-# Kernels on two square matrices. Kernels without "int8" in their names are for floating-point numbers.
-PRODUCTS: dict[str, Prepared] = {
-    "matmul": lambda left, right: partial(torch.matmul, left, right),
-    "linear": lambda inputs, weight: partial(functional.linear, inputs, weight),
-    # oneDNN, on tensors in its blocked layout. For plain fp32 tensors, torch uses MKL.
-    "oneDNN linear": lambda inputs, weight: partial(
-        torch._C._nn.mkldnn_linear, inputs.to_mkldnn(), weight.to_mkldnn(), None
-    ),
-    "numpy": lambda left, right: partial(np.matmul, left.numpy(), right.numpy()),
-    "int8 matmul": lambda left, right: partial(torch._int_mm, left, right),  # adds int8 products in int32
-    # With packed weights: twice as fast as the product of unpacked matrices.
-    "oneDNN int8 linear": _int8_linear,
-}
-# Convolutions of images (batch, channels, side, side).
-CONVOLUTIONS: dict[str, Prepared] = {
-    "NCHW": partial(_convolution, torch.contiguous_format),
-    "channels_last": partial(_convolution, torch.channels_last),
-    "int8": _int8_convolution,
-}
-ONLY_ON_CPU = ("oneDNN linear", "numpy", "oneDNN int8 linear", "int8")
-OF_NUMPY = (torch.float32, torch.float64)
