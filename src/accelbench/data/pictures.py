@@ -7,7 +7,6 @@ import re
 import warnings
 import zipfile
 import zlib
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -30,10 +29,8 @@ DAMAGED = (OSError, EOFError, zipfile.BadZipFile, zlib.error, lzma.LZMAError, Ru
 TEST_SHARE = 0.2
 SEED = 0
 MIN_PICTURES = 3  # pictures of a class that give a test split of one picture: round(0.2 * 3)
-MAX_REFUSED_SHARE = 0.5  # share of a class; if more pictures are refused, the whole source is damaged
 MAX_THREADS = 8  # each thread holds a picture, of half a gigabyte at most
 CHUNK = 64  # pictures that are decoded before they are written; it bounds the memory
-SAME = "the same bytes as"
 ENDINGS = {".jpg", ".jpeg", ".png", ".gif", ".bmp", ".webp"}
 SPLIT_WORDS = {
     **dict.fromkeys(("train", "training", "training_set"), "train"),
@@ -133,9 +130,8 @@ Layout = tuple[list[str], list[Picture], dict[str, str]]
 def find(names: Iterable[str], classes: Sequence[str] | None) -> Layout:
     """Finds the pictures of each class, and their splits if there are folders for training and testing.
 
-    If `classes` are given, the nearest folder that is named after a class (`Cat`, `cats`) decides the class of a
-    picture. If there is none, the beginning of the file's name (`cat.0.jpg`) decides. If `classes` is None, each folder
-    is a class. These folders are directly in the source, or in its folders for training and testing.
+    The class of a picture is the folder that contains it. If `classes` are given, a folder is named after a class
+    (`Cat`, `cats`), or the letters at the beginning of the file's name are a class (`cat.0.jpg`).
 
     Raises DataError: there are fewer than two classes.
     """
@@ -146,8 +142,6 @@ def find(names: Iterable[str], classes: Sequence[str] | None) -> Layout:
         is_hidden = any(part.startswith(".") for part in path.parts)
         if is_hidden or path.suffix.lower() not in ENDINGS:
             surplus[name] = "its name is not that of a picture"
-        elif classes is not None and _class_in(path, classes) is None:
-            surplus[name] = f"neither its folder nor its name is a class ({', '.join(classes)})"
         else:
             paths[name] = path
     split_of = {name: next(filter(None, map(_split_of, path.parts[:-1])), None) for name, path in paths.items()}
@@ -155,14 +149,14 @@ def find(names: Iterable[str], classes: Sequence[str] | None) -> Layout:
     class_of = {}
     for name, path in paths.items():
         folders = [folder for folder in path.parts[:-1] if not is_divided or _split_of(folder) is None]
-        if is_divided and split_of[name] is None:
+        label = _class_of(folders[-1:], path.name, classes)
+        if label is None:
+            places = "in no folder of a class"
+            surplus[name] = f"neither its folder nor its name is a class ({', '.join(classes)})" if classes else places
+        elif is_divided and split_of[name] is None:
             surplus[name] = "in neither the training nor the test folder"
-        elif classes is not None:
-            class_of[name] = str(_class_in(path, classes))
-        elif folders:
-            class_of[name] = folders[0]
         else:
-            surplus[name] = "in no folder of a class"
+            class_of[name] = label
     labels = {label: index for index, label in enumerate(classes or sorted(set(class_of.values())))}
     if len(labels) < 2:
         raise DataError(
@@ -179,12 +173,15 @@ def _split_of(folder: str) -> str | None:
     return SPLIT_WORDS.get(folder.lower())
 
 
-def _class_in(path: PurePosixPath, classes: Sequence[str]) -> str | None:
-    beginning = re.split("[^a-z]", path.name.lower())[0]
-    for word in [*(folder.lower() for folder in reversed(path.parts[:-1])), beginning]:
-        for name in classes:
-            if word in (name, f"{name}s"):
-                return name
+def _class_of(folder: Sequence[str], file: str, classes: Sequence[str] | None) -> str | None:
+    """Returns the class of a picture. `folder` has the name of its folder, or is empty."""
+    if classes is None:
+        return folder[0] if folder else None
+    letters = re.split("[^a-z]", file.lower())[0]
+    for word in [*folder, letters]:
+        name = word.lower().removesuffix("s")
+        if name in classes:
+            return name
     return None
 
 
@@ -219,7 +216,7 @@ def convert(source: Source, classes: Sequence[str] | None, side: int, folder: Pa
         side: height and width of the images.
         max_images: how many pictures are used. They are chosen at random, the same share of each split. 0 means all.
 
-    Raises DataError: a split would have no picture of a class, or most pictures of a class can't be read.
+    Raises DataError: a split would have no picture of a class.
     """
     class_names, pictures, surplus = find(source.names(), classes)
     splits = divide(pictures)
@@ -233,7 +230,6 @@ def convert(source: Source, classes: Sequence[str] | None, side: int, folder: Pa
     names: dict[bytes, str] = {}
     for split in reversed(SPLITS):  # test first: if a picture is in both splits, only the test set gets it
         _write(source, splits[split], folder, split, side, names)
-        _check_refused(splits[split], class_names)
         refused += _lines(splits[split])
         splits[split] = [picture for picture in splits[split] if not picture.refused]
         labels = [picture.label for picture in splits[split]]
@@ -282,7 +278,7 @@ def _write(
                 content, pixels = done
                 first = names.setdefault(hashlib.sha256(content).digest(), picture.name)
                 if first != picture.name:
-                    picture.refused = f"{SAME} {first}"
+                    picture.refused = f"the same bytes as {first}"
                     continue
                 images.write(pixels)
                 encoded.write(content)
@@ -296,15 +292,6 @@ def _check_classes(splits: Mapping[str, Sequence[Picture]], classes: Sequence[st
         if missing := [name for label, name in enumerate(classes) if label not in labels]:
             few = f"a class needs at least {MIN_PICTURES} pictures in folders; archives in folders are not read"
             raise DataError(f"no readable pictures of {', '.join(missing)} for {split} ({few}){_first(refused)}")
-
-
-def _check_refused(pictures: Sequence[Picture], classes: Sequence[str]) -> None:
-    nums = Counter(picture.label for picture in pictures)
-    damaged = [picture for picture in pictures if not (picture.refused or SAME).startswith(SAME)]
-    for label, num in Counter(picture.label for picture in damaged).items():
-        if num > MAX_REFUSED_SHARE * nums[label]:
-            lines = _lines(picture for picture in damaged if picture.label == label)
-            raise DataError(f"{num:,} of {nums[label]:,} pictures of {classes[label]} are refused{_first(lines)}")
 
 
 def _lines(pictures: Iterable[Picture]) -> list[str]:
