@@ -45,12 +45,11 @@ def client_of(root):
 
 
 def split(root, suite=SUITE):
-    """The runs of processes, those of cells (of which a process may be the only one), and those of sweeps."""
+    """The runs of processes, and those of cells (of which a process may be the only one)."""
     client = client_of(root)
     experiment = client.get_experiment_by_name(f"accelbench/{suite}")
     runs = client.search_runs([experiment.experiment_id], max_results=1000) if experiment else []
-    sweeps = [run for run in runs if "cell" not in run.data.tags]
-    return [run for run in runs if "record" in run.data.tags], [run for run in runs if "word" in run.data.tags], sweeps
+    return [run for run in runs if "record" in run.data.tags], [run for run in runs if "word" in run.data.tags]
 
 
 def runs_of(root, suite=SUITE):

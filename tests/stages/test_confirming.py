@@ -3,7 +3,6 @@
 import io
 import shutil
 from dataclasses import replace
-from pathlib import Path
 
 from rich.console import Console
 
@@ -12,12 +11,11 @@ from accelbench.report import read
 from accelbench.schema.cell import Options
 from accelbench.schema.vocab import Status
 from accelbench.search.top import answer, questions
-from accelbench.sinks.delivery import relate
 from accelbench.stages import work
 from accelbench.sweep import run
 from fakes import make_cell, make_options
 from report.conftest import Maker
-from tests.sinks.stores import client_of
+from tests.sinks.stores import client_of, opened
 
 maker = Maker()
 
@@ -79,7 +77,7 @@ def test_after_it_is_answered_the_report_is_sure_or_says_that_it_cannot_tell(pro
     assert found.lead.is_interleaved
     assert "too few blocks" not in found.lead.how_sure
     assert [cell.num_processes for cell in found.cells] == [5, 5]
-    relate(project, [each.processes for each in sweeps], Path(__file__))
+    opened(project).relate(sweeps[0].processes)
     client = client_of(project)
     (experiment,) = client.search_experiments(filter_string="name LIKE 'accelbench/%'")
     measured = client.search_runs([experiment.experiment_id], "tags.record != ''")

@@ -58,18 +58,15 @@ def build_report(
     say: Callable[[str], object],
     check: "Callable[[Sequence[Sweep]], object]" = len,
 ) -> Path:
-    """Builds the report on the records in `results`, adds it to their MLflow runs, and returns the page's path."""
+    """Builds the report on the records in `results`, and returns the page's path."""
     from accelbench.report.build import build
     from accelbench.report.read import read_all
     from accelbench.settings import params
-    from accelbench.sinks.delivery import relate
 
     sweeps = read_all(results, prices, params.wanted_suites(place.project, results))
     check(sweeps)
     page = build(sweeps, results, out, prices, say, params.report_extension(place.project))
     say(f"Report: {page}")
-    if loss := relate(place.store, [sweep.processes for sweep in sweeps], page):
-        say(loss)
     return page
 
 

@@ -16,7 +16,7 @@ from accelbench.schema.plan_file import read_plan, record_paths
 from accelbench.schema.record import TRACKING, UNTRACKED, Record
 from accelbench.schema.serialize import grouped
 from accelbench.schema.vocab import Status
-from accelbench.sinks.location import database, is_own, one_line, unreachable
+from accelbench.sinks.location import one_line, unreachable
 from accelbench.sinks.mlflow_fields import Key, key_of, ran
 
 TRACKERS = ("mlflow", UNTRACKED)
@@ -70,10 +70,10 @@ class Delivery:
             self.open()
         self.deliver()
 
-    def relate(self, processes: Iterable[Process], report: Path | None = None) -> None:
-        """Writes the comparison of a sweep's cells, and the report page, into the runs of the sweep."""
+    def relate(self, processes: Iterable[Process]) -> None:
+        """Writes the comparison of a sweep's cells into their runs."""
         if self._store:
-            self._attempt(lambda: self._store.relate(cells_of(processes), report))
+            self._attempt(lambda: self._store.relate(cells_of(processes)))
 
     def loss(self) -> str:
         """Returns a line about runs that did not reach the tracker. Returns an empty text if all runs did."""
@@ -90,19 +90,6 @@ class Delivery:
             if self._lost_s > PATIENCE_S:
                 self._store = None
             return None
-
-
-def relate(root: Path, sweeps: Iterable[Iterable[Process]], report: Path) -> str:
-    """Writes the comparison of each sweep's cells, and the report page, into the runs of the sweep.
-
-    Returns `Delivery.loss`. Does nothing if there is no store.
-    """
-    delivery = Delivery("mlflow", root)
-    if not is_own(root) or database(root).exists():
-        delivery.open()
-    for processes in sweeps:
-        delivery.relate((process for process in processes if process.environment.get(TRACKING) != UNTRACKED), report)
-    return delivery.loss()
 
 
 def open_store(root: Path) -> Any:

@@ -16,7 +16,7 @@ from accelbench.errors import UserError
 from accelbench.schema.record import Record
 from accelbench.sinks import location, mlflow_fields
 from accelbench.sinks.location import folder_of, is_own, locked
-from accelbench.sinks.mlflow_fields import CELL, NOTE, RECORD, SWEEP, WORD, Key
+from accelbench.sinks.mlflow_fields import CELL, RECORD, SWEEP, WORD, Key
 
 # With MLflow's defaults, a call to a dead server takes four minutes, and MLflow reports usage to Databricks.
 for _name, _value in {
@@ -39,7 +39,7 @@ PARENT = "mlflow.parentRunId"
 
 
 class Store:
-    """The MLflow store of a project. It has an experiment for each suite, with runs of processes, cells and sweeps.
+    """The MLflow store of a project. It has an experiment for each suite, with runs of processes and cells.
 
     A skipped cell has no run, because it has no numbers to show. A finished run is never deleted: the runs of older
     code are the history of a cell.
@@ -65,25 +65,20 @@ class Store:
                 self._make(experiment_id, mlflow_fields.of_process(record))
             return is_missing
 
-    def relate(self, cells: Sequence[MeasuredCell], report: Path | None = None) -> None:
-        """Writes the comparison of a sweep's cells, and the report page, into the runs of the sweep.
+    def relate(self, cells: Sequence[MeasuredCell]) -> None:
+        """Writes the comparison of a sweep's cells into their runs, and the answer into the experiment's description.
 
-        A cell with several processes gets a run of its own, and so does a sweep with several cells.
+        A cell with several processes gets a run of its own.
         """
-        run = mlflow_fields.of_sweep(cells)
-        if run is None:
+        processes = mlflow_fields.ran(process for cell in cells for process in cell.processes)
+        records = [process.record for process in processes if process.record]
+        if not records:
             return
+        sweep = mlflow_fields.sweep_of(records)
         with locked(self._root):
-            experiment_id = self._experiment(cells[0].cell.suite, run.tags[SWEEP], run.tags[NOTE])
-            for cell_run in mlflow_fields.of_cells(cells):
-                self._show(experiment_id, cell_run, run.tags[SWEEP])
-            if len(cells) > 1:
-                runs = self._finished(experiment_id, mlflow_fields.search(run.tags[SWEEP]))
-                sweeps = [finished for finished in runs if CELL not in finished.data.tags]
-                sweep_run = sweeps[0] if sweeps else self._make(experiment_id, run)
-                self._write(sweep_run, run)
-                if report is not None:
-                    self._put(sweep_run, "report/index.html", report.read_text(encoding="utf-8"))
+            experiment_id = self._experiment(cells[0].cell.suite, sweep, mlflow_fields.about(cells))
+            for run in mlflow_fields.of_cells(cells):
+                self._show(experiment_id, run, sweep)
 
     def _show(self, experiment_id: str, run: mlflow_fields.Run, sweep: str) -> None:
         """Updates a cell's run: the run of its only process, or the parent run of its processes' runs."""
@@ -123,7 +118,7 @@ class Store:
         return ids[max(ids)]
 
     def _experiment(self, suite: str, sweep: str = "", about: str = "") -> str:
-        """Returns the id of the suite's experiment. Makes a missing experiment, and restores a deleted one.
+        """Returns the id of the suite's experiment, which is made if it is missing.
 
         The newest sweep decides the experiment's view and description. An older sweep, which `sync` may deliver later,
         does not change them.
@@ -133,8 +128,6 @@ class Store:
         if experiment is None:
             place = location.proxied(suite) if is_own(self._root) else None
             experiment = self._client.get_experiment(self._client.create_experiment(name, place))
-        elif experiment.lifecycle_stage == entities.LifecycleStage.DELETED:
-            self._client.restore_experiment(experiment.experiment_id)
         if is_own(self._root):
             folder_of(experiment.artifact_location, self._root)  # raises if the experiment's files are elsewhere
         newest = experiment.tags.get(SWEEP, "")
@@ -168,17 +161,18 @@ class Store:
         return created
 
     def _write(self, existing: entities.Run, run: mlflow_fields.Run) -> None:
-        """Updates an existing run to the values of `run`. If any metric, parameter or tag changes, writes all files."""
+        """Updates an existing run to the values of `run`, and writes its files."""
         now_ms = round(time.time() * 1000)
-        values = existing.data.metrics
-        new = {key: value for key, value in run.metrics.items() if values.get(key) != value}
-        metrics = [entities.Metric(key, value, now_ms, 0) for key, value in new.items()]
-        params = [entities.Param(key, text) for key, text in run.params.items() if key not in existing.data.params]
-        tags = [entities.RunTag(key, text) for key, text in run.tags.items() if existing.data.tags.get(key) != text]
-        if metrics or params or tags:
-            self._client.log_batch(existing.info.run_id, metrics, params, tags)
-            for name, text in run.files.items():
-                self._put(existing, name, text)
+        known = existing.data
+        metrics = []
+        for key, value in run.metrics.items():
+            if known.metrics.get(key) != value:
+                metrics.append(entities.Metric(key, value, now_ms, 0))
+        params = [entities.Param(key, text) for key, text in run.params.items() if key not in known.params]
+        tags = [entities.RunTag(key, text) for key, text in run.tags.items()]
+        self._client.log_batch(existing.info.run_id, metrics, params, tags)
+        for name, text in run.files.items():
+            self._put(existing, name, text)
 
     def _put(self, run: entities.Run, name: str, text: str) -> None:
         """Writes a file of a run."""

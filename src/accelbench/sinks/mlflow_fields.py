@@ -1,7 +1,7 @@
-"""The values that MLflow shows: the runs of processes, cells and sweeps, and the view of an experiment.
+"""The values that MLflow shows: the runs of processes and cells, and the view of an experiment.
 
 If a cell has one process, the run of this process is also the run of the cell. If a cell has several processes, their
-runs are below a parent run, which is the run of the cell. A sweep with several cells has a run with its answer.
+runs are below a parent run, which is the run of the cell. An experiment's description has the newest sweep's answer.
 """
 
 import json
@@ -11,30 +11,29 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import MISSING, replace
 from datetime import datetime
 from pathlib import Path
+from textwrap import indent
 from typing import NamedTuple
 from urllib.parse import quote
 
+from accelbench.answers import gains
 from accelbench.answers.cells import NUM_PROCESSES, MeasuredCell
-from accelbench.answers.headline import beside_speeds, headline
-from accelbench.answers.jobs import Job, jobs, reference_text
 from accelbench.answers.process import PROCESS_SETTINGS, Process
 from accelbench.answers.reference import Group, groups
 from accelbench.answers.sentences import REFERENCE, Answer, answers
 from accelbench.answers.words import speed_text, speed_unit
 from accelbench.judging import served
 from accelbench.judging.row import SERIES, remarks_in
-from accelbench.judging.warnings import Kind, interval_text, output_error_text
-from accelbench.presentation import and_more, counted, significant
+from accelbench.judging.warnings import Kind, interval_text
+from accelbench.presentation import shortened
 from accelbench.schema.cell import Cell, value_text
 from accelbench.schema.measurement import Data, SystemSeries
 from accelbench.schema.record import Record
-from accelbench.schema.serialize import canonical_json, digest, flat, grouped
+from accelbench.schema.serialize import canonical_json, flat, grouped
 from accelbench.schema.setting import declared
 from accelbench.schema.text import clean
 from accelbench.schema.vocab import Status
 
-# Most metrics (without system metrics) and most parameters of a run. People read no more.
-MAX_METRICS, MAX_PARAMS = 15, 25
+MAX_METRICS = 15  # of a run, without system metrics; people read no more
 MAX_NAME = 26  # characters of a run's name; the column in view.json is as wide
 # Metrics besides `speed` and `share`: columns of cells.csv, the most important first.
 _COLUMNS = """
@@ -47,9 +46,9 @@ COLUMNS = _COLUMNS.split()
 PARAMS = ("model", "mode", "engine", "device", "precision", "batch_size")
 MAX_TAG, MAX_PARAM = 8000, 500  # characters of a tag and of a parameter: MLflow's limits
 NOTE = "mlflow.note.content"  # the tag that MLflow shows as the description of a run or an experiment
-# Tags. A process's run has `record` and `cell`. A cell's run has `cell`, `sweep` and `word`. A sweep's run has `sweep`.
+# Tags. A process's run has `record` and `cell`. A cell's run has `cell`, `sweep` and `word`.
 RECORD, CELL, SWEEP, WORD = "record", "cell", "sweep", "word"
-MAX_JOBS = 30  # jobs in a description
+ABOUT_WIDTH = 100  # columns of an experiment's description
 ALONE = "alone"  # the word of a cell without another cell to compare with
 MAX_POINTS = 240  # points of one series: a chart shows no more; the record keeps all
 VIEW = Path(__file__).parent / "view.json"  # the columns and charts of the saved view, as MLflow 3.17 keeps them
@@ -106,19 +105,13 @@ def sweep_of(records: Iterable[Record]) -> str:
 
 
 def run_name(cell: Cell) -> str:
-    """Names a cell's run, such as `mlp infer keras fp32 b128`. Cuts the longest words to fit `MAX_NAME`."""
+    """Names a cell's run, such as `mlp infer keras fp32 b128`. Cuts what is before the precision to fit `MAX_NAME`."""
     label = replace(cell, repeat=0, seed=0).label  # a cell has one name for all its processes
     before, _, options = label.partition(f"-{cell.precision}-b{cell.batch_size}-{cell.mode}")
     model, _, device = before.rpartition("-")
     every = [model, cell.mode, "" if device == "cpu" else device, *options.split("-")]
-    words = [word for word in every if word]
     last = f" {cell.precision} b{cell.batch_size}"
-    most = MAX_NAME - len(last)
-    longest = max(words, key=len)
-    while len(" ".join(words)) > most and len(longest) > 3:
-        words[words.index(longest)] = longest[:-2] + "…"
-        longest = max(words, key=len)
-    return " ".join(words)[:most] + last
+    return shortened(" ".join(filter(None, every)), MAX_NAME - len(last)) + last
 
 
 def of_process(record: Record) -> Run:
@@ -163,55 +156,15 @@ def _of_cell(cell: MeasuredCell, group: Group | None) -> Run:
     return run._replace(params=params, series=_thinned(_means(cell.processes)), tags=run.tags | {WORD: word})
 
 
-def of_sweep(cells: Sequence[MeasuredCell]) -> Run | None:
-    """Returns the run of the newest sweep that measured these cells. Returns None if no cell ran."""
-    processes = ran(process for cell in cells for process in cell.processes)
-    records = [process.record for process in processes if process.record]
-    if not records:
-        return None
-    sweep = sweep_of(records)
-    begin_ms = min(map(start_ms, records))
-    end_ms = max(map(_end_ms, records))
-    tags = {SWEEP: sweep, NOTE: about(cells)}
-    return Run(f"sweep {sweep[5:16]}", begin_ms, end_ms, tags, series=_thinned(_means(processes)))
-
-
 def about(cells: Sequence[MeasuredCell]) -> str:
-    """Describes a sweep: its answer, a row for each job, doubts, and the cells without a measurement."""
-    every_answer = answers(cells)
-    every = jobs(every_answer)
-    compared = [job for job in every if job.gains]
-    lines = []
-    if len(every) == 1:
-        lines.append(f"**{every_answer[0].title}**: {every_answer[0].sentence}")
-    elif compared:
-        of_all = f"{sum(job.answer.best is not None for job in compared)} of {counted(len(compared), 'job')}"
-        lines.append(f"**{of_all} run faster than {reference_text(compared)} at the same batch**")
-    if every:
-        lines.append(_table_of_jobs(every[:MAX_JOBS]))
-    if len(every) > MAX_JOBS:
-        lines.append(and_more(len(every) - MAX_JOBS, "job"))
-    lines += beside_speeds(cells)
-    lines += [f"{topic}: {text}" for topic, text in headline(cells).items()]
-    if any(cell.outcome == Status.skipped for cell in cells):
-        lines[-1] += " Skipped cells have no run."
-    return clean("\n\n".join(lines))[:MAX_TAG]
-
-
-def _table_of_jobs(shown: Sequence[Job]) -> str:
-    """Makes a markdown table with a row for each job: its fastest setting, compared with the job's reference."""
-    rows = [["job", "setting", "speed", "reference", "times as fast", "how sure"]]
-    for job in shown:
-        error = output_error_text(job.cell.cell.precision, job.cell.number("output_error"))
-        differs = f" (output differs by {error})" if error else ""
-        entries = [job.name, job.choice + differs, speed_text(job.cell.cell, job.cell.speed)]
-        if job.reference:
-            ratio = f"**{significant(job.gain.ratio)}**"
-            reference = f"{job.name_of(job.reference)}, {speed_text(job.cell.cell, job.reference.speed)}"
-            entries += [reference, ratio, f"{job.gain.word}{' !' if job.gain.is_doubtful else ''}"]
-        rows.append([entry.replace("|", " ") for entry in entries])
-    first, *others = (f"| {'&ensp; | '.join(row)} |" for row in rows)
-    return "\n".join([first, "|:--" * len(rows[0]) + "|", *others])
+    """Describes a sweep: its answer, then the text of the report's headline.txt."""
+    answered = answers(cells)
+    text = "\n".join(line.plain for line in gains.summary(answered, cells, ABOUT_WIDTH)).strip("\n")
+    if len(answered) == 1:
+        text = f"{answered[0].title}: {answered[0].sentence}\n{text}"
+    first, _, others = text.partition("\n")
+    block = indent(others.strip("\n"), "    ")
+    return clean(f"**{first}**\n\n{block}")[:MAX_TAG]
 
 
 def _run(
@@ -237,10 +190,6 @@ def _run(
     remarks = [f"{kind.name}: {text}" for kind in Kind for text in remarks_in(process.row, kind)]
     bars = list(map(vars, Answer(group).candidates)) if group else []
     note = [" · ".join([f"**{words[0]}**", *words[1:]])]
-    if bars:
-        # MLflow's tables have no space between columns.
-        rows = [f"| {bar['text']}&ensp; | {bar['rate']}&ensp; | {bar['verdict']} |" for bar in bars]
-        note.append("\n".join(["| setting | speed | |", "|:--|--:|:--|", *rows]))
     note += [f"- {remark}" for remark in remarks]
     tags = {CELL: process.measured_key, SWEEP: sweep_of(records), NOTE: clean("\n\n".join(note))[:MAX_TAG]}
     if commit := (record.environment.get("git") or {}).get("revision"):
@@ -297,8 +246,7 @@ def _outcome(process: Process) -> str:
 def _params(record: Record) -> dict[str, str]:
     """Returns a run's parameters: `PARAMS`, the data, and every setting that differs from its default.
 
-    A parameter is named like a column of cells.csv, or is a dotted path. If there are more than `MAX_PARAMS`, the last
-    one, `more`, lists the rest, so that no two cells have equal parameters.
+    A parameter is named like a column of cells.csv, or is a dotted path.
     """
     params = dict.fromkeys(PARAMS, "")
     settings = {setting.path: setting for setting in declared(Cell)}
@@ -312,14 +260,7 @@ def _params(record: Record) -> dict[str, str]:
             params[name] = value_text(json.loads(text))
     if record.data and not record.cell.model.batch:
         params["data"] = record.data.name + (" (stand-in)" if record.data.stand_in else "")
-    if len(params) > MAX_PARAMS:
-        names = list(params)[MAX_PARAMS - 1 :]
-        params["more"] = ", ".join(f"{name}={params.pop(name)}" for name in names)
-    return {name: _cut(clean(text)) for name, text in params.items()}
-
-
-def _cut(text: str) -> str:
-    return text if len(text) <= MAX_PARAM else f"{text[: MAX_PARAM - 20]}... ({digest(text)[:12]})"
+    return {name: clean(text)[:MAX_PARAM] for name, text in params.items()}
 
 
 def _curves(record: Record) -> Iterator[Point]:
@@ -355,14 +296,10 @@ def _means(processes: Iterable[Process]) -> Iterator[Point]:
 
 
 def _thinned(points: Iterable[Point]) -> list[Point]:
-    """Keeps every k-th known value of each series, and the last value of the series.
-
-    k is the smallest number that leaves about `MAX_POINTS` values.
-    """
+    """Keeps every k-th known value of each series, at most `MAX_POINTS`."""
     chosen = []
     for series in grouped((point for point in points if point.value is not None), lambda point: point.key).values():
-        every = math.ceil(len(series) / MAX_POINTS)
-        chosen += [*series[:-1:every], series[-1]]
+        chosen += series[:: math.ceil(len(series) / MAX_POINTS)]
     return chosen
 
 
