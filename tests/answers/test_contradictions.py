@@ -295,7 +295,7 @@ def examined(maker, root, found, is_interleaved, *, is_whole) -> None:
 
 
 @given(drawn=drawn_cells())
-@settings(max_examples=3, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@settings(max_examples=2, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 def test_no_two_surfaces_disagree(tmp_path_factory, maker, drawn) -> None:
     examined(maker, tmp_path_factory.mktemp("said"), *drawn, is_whole=False)
 

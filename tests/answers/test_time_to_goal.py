@@ -1,7 +1,5 @@
 """What is said of trainings to a target, from records."""
 
-import math
-
 import pytest
 
 from accelbench.answers.cells import cells_of
@@ -34,17 +32,17 @@ def answered(*records):
         (runs(FAST), runs(SLOW, **BF16), "10 of 10 seeds), 1.30 times as fast as bf16_mixed b32 (1.23 to 1.37; sure)."),
         (runs(FAST), runs(FAST, **BF16), "32 (0.949 to 1.05; can't tell)."),
         (runs([12.0] * 6), runs([12.0] * 6, **BF16), "(1.00 to 1.00; same)."),
-        (runs(FAST[:5]), runs(SLOW[:5], **BF16), "fp32 b32 takes 11.9 s (5 of 5 seeds), 1.30 times as fast as"),
+        (runs(FAST[:5]), runs(SLOW[:5], **BF16), "fp32 b32: 11.9 s (5 of 5 seeds), 1.30 times as fast as"),
         (runs(FAST[:5]), runs(SLOW[:5], **BF16), "; likely: fewer than 6 seeds)."),
         (runs(FAST[:2]), runs([20.0, 21.0], **BF16), "(can't tell: too few seeds for an interval)."),
         (runs(FAST[:3]), runs([20.0, 21.0, 22.0], **BF16), "(likely: too few seeds for an interval)."),
         (runs(FAST[:2]), runs(FAST[:2], **BF16), "(can't tell: too few seeds for an interval)."),
-        (runs(FAST, **BF16), runs(SLOW, batch_size=64), "bf16_mixed b32 takes 12.1 s (11.4 to 12.8, 10 of 10 seeds)"),
+        (runs(FAST, **BF16), runs(SLOW, batch_size=64), "bf16_mixed b32: 12.1 s (11.4 to 12.8, 10 of 10 seeds)"),
         (runs(FAST), runs(SLOW, started_at=LATER, **BF16), "likely: they were not interleaved)."),
         (runs([*FAST[:9], None]), runs(SLOW, **BF16), "likely: fewer of its seeds arrive)."),
-        (runs([None] * 6), [], "none reached it: fp32 b32 takes > 41.5 s (0 of 6 seeds)."),
-        (runs([*FAST[:4], None, None]), [], "fp32 b32 takes 12.9 s (11.4 to > 41.5, 4 of 6 seeds)."),
-        (runs(FAST, value=0.971, **FIXED), [], "(fixed length, epochs=10): fp32 b32 takes 12.1 s (11.4 to 12.8, 10"),
+        (runs([None] * 6), [], "none reached it: fp32 b32 (0 of 6 seeds)."),
+        (runs([*FAST[:4], None, None]), [], "fp32 b32: 12.9 s (at least 11.4, 4 of 6 seeds)."),
+        (runs(FAST, value=0.971, **FIXED), [], "(fixed length, epochs=10): fp32 b32: 12.1 s (11.4 to 12.8, 10"),
         (
             runs(FAST[:1], **FIXED),
             [],
@@ -56,20 +54,6 @@ def test_the_sentence_says_which_is_the_fastest_and_how_sure_that_is(first, seco
     (answer,) = answered(*first, *second)
     assert answer.sentence.startswith("mlp on mnist to accuracy at least 0.97 (")
     assert said in answer.sentence
-
-
-@pytest.mark.parametrize(
-    ("first", "second", "brief"),
-    [
-        (runs(FAST), runs(SLOW, **BF16), ": fp32 b32 takes 12.1 s, 1.30 times as fast as bf16_mixed b32 (sure)"),
-        (runs(FAST), runs(FAST, **BF16), ": bf16_mixed b32 takes 12.1 s, can't tell from fp32 b32"),
-        (runs(FAST), [], ": fp32 b32 takes 12.1 s"),
-        (runs([None] * 6), [], " (first passage): none reached it: fp32 b32 takes > 41.5 s (0 of 6 seeds)."),
-    ],
-)
-def test_the_brief_sentence_has_the_times_and_how_sure_they_are(first, second, brief):
-    (answer,) = answered(*first, *second)
-    assert answer.brief == "mlp on mnist to accuracy at least 0.97" + brief
 
 
 @pytest.mark.parametrize(
@@ -96,22 +80,12 @@ def test_seeds_that_are_planned_and_not_measured_leave_nothing_sure():
     assert answer.leads[0].how_sure.endswith("likely: not all planned seeds are measured")
 
 
-def test_a_setting_has_its_clocks_and_the_spans_of_its_middle_run():
+def test_a_setting_has_its_clocks():
     (answer,) = answered(*runs([*FAST[:5], None], compile_s=0.5))
     (setting,) = answer.settings
     assert (setting.num_arrived, setting.number("target_epochs")) == (5, 5)
-    assert sum(setting.middle.spans_s.values()) == pytest.approx(setting.middle.seconds) == pytest.approx(12.3)
     assert setting.number("target_compile_s") == 0.5
     assert setting.cell.number("target_s") == pytest.approx(12.3)
-    diverged = make_trained(None, value=None, seed=9)
-    assert answered(diverged)[0].settings[0].budget_s == math.inf
-
-
-def test_brief_sentences_of_different_workloads_are_told_apart():
-    passage, fixed = answered(*runs(FAST), *runs(FAST, value=0.971, **FIXED))
-    told = "mlp on mnist to accuracy at least 0.97 ({}): fp32 b32 takes 12.1 s"
-    assert passage.brief == told.format("first passage")
-    assert fixed.brief == told.format("fixed length, epochs=10")
 
 
 def test_workloads_are_told_apart_and_learning_rates_are_settings_of_one():
@@ -128,4 +102,4 @@ def test_no_throughput_ranking_has_them_and_they_are_not_missing():
     assert {each.fastest.cell.protocol for each in groups(cells)} == {Protocol.window}
     assert "Missing" not in headline(cells)
     (text,) = beside_speeds(cells)
-    assert text.startswith("mlp on mnist to accuracy at least 0.97 (first passage): fp32 b32 takes 12.9 s")
+    assert text.startswith("mlp on mnist to accuracy at least 0.97 (first passage): fp32 b32: 12.9 s")

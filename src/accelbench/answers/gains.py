@@ -46,7 +46,7 @@ class Bar(NamedTuple):
 def summary(answers: Sequence[Answer], cells: Sequence[MeasuredCell], width: int) -> Iterator[Text]:
     """Yields lines about all `cells`, some of which may have no results. `answers` were computed from these cells."""
     yield from of_jobs(answers, width)
-    speeds = beside_speeds(cells, is_brief=True)
+    speeds = beside_speeds(cells)
     if speeds:
         yield Text()
     for line in [*map(Text, speeds), Text(), *remarks(cells)]:

@@ -23,13 +23,10 @@ def headline(cells: Sequence[MeasuredCell], published: str = "") -> dict[str, st
     return {topic: text for topic, text in lines.items() if text}
 
 
-def beside_speeds(cells: Sequence[MeasuredCell], *, is_brief: bool = False) -> list[str]:
-    """Returns sentences about results that are not speeds: requests/s within a limit, and times to a target.
-
-    There is one sentence for each workload. `is_brief` shortens the sentences about times to a target.
-    """
+def beside_speeds(cells: Sequence[MeasuredCell]) -> list[str]:
+    """Returns a sentence about each workload with other results: requests/s within a limit, and times to a target."""
     served = [f"{capacity.what}: {capacity.sentence}." for capacity in best_settings(capacities(cells))]
-    return [*served, *(answer.brief if is_brief else answer.sentence for answer in target_answers(cells))]
+    return [*served, *(answer.sentence for answer in target_answers(cells))]
 
 
 def missing(cells: Sequence[MeasuredCell]) -> str:

@@ -5,7 +5,6 @@ every run that reaches it. So the median and its interval are computed from all 
 """
 
 import math
-from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -19,7 +18,7 @@ from accelbench.compare.sureness import LIKELY_RATIO, MARGIN, are_interleaved, r
 from accelbench.presentation import counted, significant
 from accelbench.schema.cell import Cell
 from accelbench.schema.measurement import TargetTraining
-from accelbench.schema.vocab import UNEXPECTED, Definition, Protocol, Span, Status
+from accelbench.schema.vocab import UNEXPECTED, Definition, Protocol, Status
 from accelbench.schema.workload import ModelSpec
 from accelbench.stats import arrivals
 
@@ -46,21 +45,6 @@ class Run:
             return math.inf
         last = self.training.evaluations[-1]
         return math.inf if last.value is None else last.ended_s
-
-    @property
-    def spans_s(self) -> dict[str, float]:
-        """Part of the training, such as evaluations -> the seconds that it took until the target was reached.
-
-        Compilation is a separate part. The result is empty if the run did not reach the target.
-        """
-        if self.training is None or math.isinf(self.seconds):
-            return {}
-        spans_s = {span.value: 0.0 for span in Span}
-        for entry in self.training.log:
-            if entry.ended_s <= self.seconds:
-                spans_s[entry.span] += entry.seconds
-        compile_s = min(self.training.compile_s, spans_s[Span.train])
-        return spans_s | {"compile": compile_s, Span.train.value: spans_s[Span.train] - compile_s}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,16 +74,6 @@ class Setting:
         return sum(sweep != sweeps[0] for sweep in sweeps)
 
     @property
-    def budget_s(self) -> float:
-        """A lower bound in seconds for runs that missed the target. It is shown with a `>`, such as `> 41.0`.
-
-        It is the shortest time after which a run ended without reaching the target. If all other runs failed, it is the
-        longest time to the target. If all runs failed, it is inf: the bound is unknown.
-        """
-        watched_s = min(run.watched_s for run in self.runs)
-        return watched_s if math.isfinite(watched_s) else max(filter(math.isfinite, self.times), default=math.inf)
-
-    @property
     def median_s(self) -> float:
         """The median of `times`, which may be inf. If the number of runs is even, it is the larger middle time."""
         return median_high(self.times)
@@ -109,35 +83,27 @@ class Setting:
         """The exact 95 % interval of the median. Its upper end may be inf. None if there are fewer than six seeds."""
         return arrivals.median_interval(self.times)
 
-    @property
-    def middle(self) -> Run:
-        """The run whose time is the median."""
-        return next(run for run in self.runs if run.seconds == self.median_s)
-
     def number(self, column: str) -> float | None:
         """Returns the median of a column of `cells.csv` over the runs. None if at least half of them are unknown."""
         values = [run.process.number(column) for run in self.runs]
         middle = median_high(math.inf if value is None else value for value in values)
         return middle if math.isfinite(middle) else None
 
-    def seconds_text(self, seconds: float) -> str:
-        """Formats seconds, such as `12.1`. For inf (the target was not reached), returns a bound, such as `> 41.0`."""
-        if math.isfinite(seconds):
-            return significant(seconds)
-        return f"> {significant(self.budget_s)}" if math.isfinite(self.budget_s) else "> any"
-
     @property
     def median_text(self) -> str:
-        """The median in words."""
-        return self.seconds_text(self.median_s)
+        """The median with its unit. `not reached` if fewer than half of the runs reached the target."""
+        return f"{significant(self.median_s)} s" if math.isfinite(self.median_s) else "not reached"
 
     @property
     def interval_text(self) -> str:
-        """The interval of the median as text, such as `9.80 to 14.0`, or `9.80 to > 41.0`.
+        """The interval of the median as text, such as `9.80 to 14.0`, or `at least 9.80`.
 
         Empty if there are fewer than six seeds, or if no run reached the target.
         """
-        return " to ".join(map(self.seconds_text, self.interval)) if self.interval and self.num_arrived else ""
+        if self.interval is None or not self.num_arrived:
+            return ""
+        low, high = self.interval
+        return f"{significant(low)} to {significant(high)}" if math.isfinite(high) else f"at least {significant(low)}"
 
     @property
     def arrived_text(self) -> str:
@@ -163,18 +129,6 @@ class Lead:
         return "faster" if self.found.ratio is None else f"{significant(self.found.ratio)} times as fast"
 
     @property
-    def text(self) -> str:
-        """The ratio and the name of the second setting, such as `1.31 times as fast as bf16 b32`."""
-        return f"{self.ratio_text} {'than' if self.found.ratio is None else 'as'} {self.second.name}"
-
-    @property
-    def brief(self) -> str:
-        """The lead without its interval, such as `1.31 times as fast as bf16 b32 (sure)`."""
-        if self.word == Word.cant_tell:
-            return f"{self.word} from {self.second.name}"
-        return f"{self.text} ({self.word})"
-
-    @property
     def how_sure(self) -> str:
         """How sure the ratio is, such as `1.12 to 1.52; likely: fewer than 6 seeds`. Unknown bounds are left out."""
         low, high = self.found.low, self.found.high
@@ -192,7 +146,6 @@ class TargetAnswer:
     """The settings that trained one network on one data set to one target, on one machine."""
 
     what: str  # such as `mlp on mnist 28x28 to accuracy at least 0.97 (first passage)`
-    goal: str  # such as `mlp on mnist to accuracy at least 0.97`; `what` if other answers have the same goal
     settings: Sequence[Setting]  # at least one, the fastest first; settings that can't win are last
 
     @property
@@ -213,29 +166,16 @@ class TargetAnswer:
         parts = []
         first = self.fastest
         if first is None:
-            times = [
-                f"{setting.name} takes {setting.median_text} s ({setting.arrived_text})"
-                for setting in self.settings
-                if not setting.refused
-            ]
-            parts += [f"none reached it: {'; '.join(times)}"] if times else []
+            tried = [f"{setting.name} ({setting.arrived_text})" for setting in self.settings if not setting.refused]
+            parts += [f"none reached it: {', '.join(tried)}"] if tried else []
         else:
             within = ", ".join(filter(None, [first.interval_text, first.arrived_text]))
-            parts.append(f"{first.name} takes {first.median_text} s ({within})")
+            parts.append(f"{first.name}: {first.median_text} ({within})")
             for lead in self.leads[:1]:
-                parts[0] += f", {lead.text} ({lead.how_sure})"
+                than = "than" if lead.found.ratio is None else "as"
+                parts[0] += f", {lead.ratio_text} {than} {lead.second.name} ({lead.how_sure})"
         parts += [f"{setting.name} does not count: {setting.refused}" for setting in self.settings if setting.refused]
         return f"{self.what}: {'; '.join(parts)}."
-
-    @property
-    def brief(self) -> str:
-        """The sentence without intervals, seeds and reasons. If there is no fastest setting, it is not shortened."""
-        if self.fastest is None:
-            return self.sentence
-        text = f"{self.goal}: {self.fastest.name} takes {self.fastest.median_text} s"
-        for lead in self.leads[:1]:
-            text += f", {lead.brief}"
-        return text
 
 
 def target_answers(cells: Iterable[MeasuredCell]) -> list[TargetAnswer]:
@@ -246,13 +186,10 @@ def target_answers(cells: Iterable[MeasuredCell]) -> list[TargetAnswer]:
         settings.sort(key=lambda one: (bool(one.refused), one.median_s, -one.num_arrived, min(one.times)))
         if not settings:
             continue
-        model = model_text(group.fastest)
-        where = f", {group.where}" if group.where else ""
-        what = f"{model} on {data_text(group.fastest)}{where}"
-        goal = f"{model} on {group.fastest.row['data']} to {group.fastest.cell.target.text}{where}"
-        made.append(TargetAnswer(what, goal, settings))
-    nums = Counter(answer.goal for answer in made)
-    return [replace(answer, goal=answer.what) if nums[answer.goal] > 1 else answer for answer in made]
+        what = f"{model_text(group.fastest)} on {data_text(group.fastest)}"
+        what += f", {group.where}" if group.where else ""
+        made.append(TargetAnswer(what, settings))
+    return made
 
 
 def work_of(cell: Cell) -> Cell:

@@ -93,7 +93,7 @@ def tiles(answers: Sequence[Answer], cells: Sequence[MeasuredCell]) -> Iterator[
             yield f"{each.rates_text} requests/s", f"{each.what}: {each.setting}, {each.limit_text}"
     for answer in target_answers(cells):
         if answer.fastest:
-            yield f"{answer.fastest.median_text} s", f"{answer.what}: {answer.fastest.name}"
+            yield answer.fastest.median_text, f"{answer.what}: {answer.fastest.name}"
     for generated in answers:
         if generated.fastest.cell.mode == Mode.generate:
             yield generated.rate, f"{generated.title}: {generated.group.text(generated.fastest)}"

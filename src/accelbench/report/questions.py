@@ -71,7 +71,7 @@ CAPACITY_COLUMNS: list[Column[Capacity]] = [
     Column("how sure", lambda capacity: capacity.how_sure),
 ]
 TARGET_NOTE = (
-    'The column "seconds" has the median time until the end of the evaluation that reached the target. Its 95 % '
+    'The column "time" has the median time until the end of the evaluation that reached the target. Its 95 % '
     'interval is exact. The column "not before" has the time until the end of the last evaluation that did not reach '
     "the target. A seed that missed the target is ranked as slower than all seeds that reached it. The column "
     '"training" has the time of the training steps, without evaluations.'
@@ -79,7 +79,7 @@ TARGET_NOTE = (
 TARGET_COLUMNS: list[Column[Setting]] = [
     Column("setting", lambda setting: setting.name),
     Column("arrived", lambda setting: setting.arrived_text),
-    Column("seconds", lambda setting: Entry(setting.median_text, setting.number("target_s"))),
+    Column("time", lambda setting: Entry(setting.median_text, setting.median_s)),
     Column("95 % interval", lambda setting: setting.interval_text),
     Column("not before (s)", "target_low_s", number),
     Column("epochs", "target_epochs", number),
