@@ -15,7 +15,7 @@ from accelbench.presentation import counted
 from accelbench.report.extension import Addition, Extension, Picture
 from accelbench.report.overview import Tile, tiles
 from accelbench.report.questions import QuestionSection, questions
-from accelbench.report.read import NO_COSTS, Costs, Sweep, cells_in, newest
+from accelbench.report.read import NO_COSTS, Costs, Sweep, cells_in
 from accelbench.report.tables import all_cells, outcomes
 from accelbench.report.tables.table import Table
 from accelbench.schema.record import DEVICE_MEASUREMENTS, Record
@@ -76,9 +76,8 @@ def compose(
     """Composes the page on `sweeps`, which lie in `folder`, and were read with `costs`.
 
     The page begins with notices, such as `problems`. `extension` adds to the sections and to the page. The answers are
-    computed from all `sweeps`. Only the `newest` are shown cell by cell.
+    computed from all `sweeps`.
     """
-    shown, notices = newest(sweeps)
     cells = cells_in(sweeps)
     found = answers(cells)
     every = jobs(found)
@@ -89,11 +88,11 @@ def compose(
     notes = [note for sweep in sweeps for note in sweep.notes]
     notes += price_notes((cell.row for cell in cells), costs)
     sections = []
-    for sweep in [*shown, *(extension.unmeasured(shown) if extension else ())]:
+    for sweep in [*sweeps, *(extension.unmeasured(sweeps) if extension else ())]:
         if sweep.race or any(cell.is_ok for cell in sweep.cells) or (extension and sweep.study):
             sections.append(_section(sweep, extension))
     return Page(
-        notices=[*notices, *problems],
+        notices=list(problems),
         stand_ins=stand_ins(cells),
         doubts=[(cell.label, cell.row["warnings"]) for cell in cells if cell.is_ok and cell.row["warnings"]],
         tips=tips(cells),
@@ -112,7 +111,7 @@ def compose(
         missing=outcomes.reasons(cells),
         environments=list(_environments(ran)),
         sections=sections,
-        cells=all_cells.cells(shown, every),
+        cells=all_cells.cells(sweeps, every),
         added=extension.of_page() if extension else [],
     )
 

@@ -12,21 +12,18 @@ from types import MappingProxyType
 
 from accelbench.answers.cells import MeasuredCell, cells_of
 from accelbench.answers.process import WHY_OLDER, Process
-from accelbench.errors import RefusedError, UserError
+from accelbench.errors import UserError
 from accelbench.judging.costs import Cost
 from accelbench.presentation import counted
 from accelbench.project import CONFIRMED, PARAMS, PLAN, RECORDS, RESULTS
 from accelbench.schema import plan_file
-from accelbench.schema.plan_file import PlanFile, RaceFile, WantedCell, read_race
+from accelbench.schema.plan_file import RaceFile, WantedCell, read_race
 from accelbench.schema.record import Record, listed
 from accelbench.schema.record import read_all as read_records
 from accelbench.schema.serialize import changed, grouped
 from accelbench.schema.text import clean
 from accelbench.schema.vocab import Device
 
-# A page shows at most `MANY` cells. If there are more, it shows the last `SHOWN` cells of the newest sweep. A page of
-# 2,000 cells opens in two seconds (`make bench BENCH=report`).
-MANY, SHOWN = 5_000, 2_000
 MAX_NAMED = 3  # records in a note
 Costs = Mapping[Device, Cost]
 NO_COSTS: Costs = MappingProxyType({})
@@ -102,26 +99,18 @@ def read_all(
         for folder, refused in plan_file.sweep_folders(confirmed_of(results)).items()
         if refused is not None or os.path.lexists(folder / PLAN)
     }
-    sweeps: dict[Path, Sweep] = {}
-    errors: dict[Path, UserError] = {}
-    for folder, refused in (planned | confirming).items():
-        try:
-            sweeps[folder] = _read(folder, refused, costs)
-        except UserError as error:
-            errors[folder] = error
-            sweeps[folder] = _without_cells(folder, error)
-    if planned.keys() <= errors.keys():
-        raise errors[next(iter(planned))]
     found = []
-    for folder in planned:
+    for folder, refused in planned.items():
         # The path is not resolved, since its links may form a circle.
         name = str(folder.relative_to(results)) if folder != results else folder.absolute().name
-        found.append(replace(sweeps[folder], folder=clean(name)))
+        found.append(replace(_read(folder, refused, costs), folder=clean(name)))
+    if all(sweep.unread and not sweep.processes for sweep in found):
+        raise UserError(found[0].unread[0])
     if others:
         found[0].notes.append(f"{unwanted}; their records stay in {clean(results.name)}")
     repeated = []
-    for folder in confirming:
-        sweep = sweeps[folder]
+    for folder, refused in confirming.items():
+        sweep = _read(folder, refused, costs)
         repeated += [changed(process, is_confirming=True) for process in sweep.processes]
         if not sweep.processes:
             found[0].notes.extend(sweep.notes)
@@ -144,40 +133,52 @@ def read(folder: Path, costs: Costs = NO_COSTS) -> Sweep:
 
     Raises UserError: neither the plan nor any record is readable.
     """
-    return _with_cells([_read(folder, None, costs)])[0]
+    sweep = _read(folder, None, costs)
+    if sweep.unread and not sweep.processes:
+        raise UserError(sweep.unread[0])
+    return _with_cells([sweep])[0]
 
 
-def _read(folder: Path, refused: RefusedError | None, costs: Costs) -> Sweep:
-    """Reads a folder's sweep, which has no cells yet. Raises UserError: nothing there is readable."""
-    if refused is not None:
-        raise refused
-    problem = None
+def _read(folder: Path, refused: UserError | None, costs: Costs) -> Sweep:
+    """Reads a folder's sweep, which has no cells yet. Notes name what can't be read.
+
+    `refused` explains why nothing in the folder can be read, if this is known.
+    """
+    place, name = _place(folder), clean(folder.resolve().name)
+    try:
+        if refused is not None:
+            raise refused
+        race = read_race(folder)
+    except UserError as error:
+        note = f"{place}: {str(error).removeprefix(f'{folder}: ')}: this folder is not shown"
+        return Sweep(folder=name, suite=name, title=name, notes=[note], unread=[str(error)])
+    short = race.short if race else []
+    plan, problem = None, ""
     try:
         plan = plan_file.read_plan(folder)
         paths = [folder / f"{wanted.record_name}.json" for wanted in plan.cells]
     except UserError as error:
-        problem = error
+        problem = str(error)
         paths = sorted(folder.glob(RECORDS))
     readable = read_records(paths)
     made = {}
     for path, record in readable.by_path():
         made[path] = Process.of(record, costs=costs, path=path).without_samples()
-    problems = readable.problems(lambda path: f"{_place(folder)}/{path.name}")
-    unread = dict(zip(readable.refused, problems, strict=True))
-    race = read_race(folder)
-    short = race.short if race else []
-    if problem is None:
-        processes = [_planned(path, wanted, made, unread) for path, wanted in zip(paths, plan.cells, strict=True)]
+    problems = readable.problems(lambda path: f"{place}/{path.name}")
+    if plan is None:
+        processes = _without_plan(process for process in made.values() if process.name not in short)
     else:
-        processes = _without_plan(folder, problem, made, unread, short)
-        suites = dict.fromkeys(process.cell.suite for process in processes)
-        plan = PlanFile(suite=", ".join(suites), title=folder.resolve().name, study=None, profile=None, cells=[])
+        unread = dict(zip(readable.refused, problems, strict=True))
+        processes = [_planned(path, wanted, made, unread) for path, wanted in zip(paths, plan.cells, strict=True)]
+    if problem and not processes:
+        problems = problems or [problem]
+    suites = dict.fromkeys(process.cell.suite for process in processes)
     return Sweep(
-        folder=clean(folder.resolve().name),
-        suite=plan.suite,
-        title=plan.title,
-        study=plan.study,
-        profile=plan.profile,
+        folder=name,
+        suite=plan.suite if plan else ", ".join(suites),
+        title=plan.title if plan else name,
+        study=plan.study if plan else None,
+        profile=plan.profile if plan else None,
         race=race,
         processes=processes,
         notes=list(_notes(folder, processes, short, problems, problem)),
@@ -199,32 +200,11 @@ def _planned(path: Path, wanted: WantedCell, made: Mapping[Path, Process], unrea
     )
 
 
-def _without_plan(
-    folder: Path, error: UserError, made: Mapping[Path, Process], unread: Mapping[Path, str], short: Collection[str]
-) -> list[Process]:
-    """Returns the processes of a folder without a plan, sorted by start. Short processes of a search are left out.
-
-    `error` explains why there is no plan. Raises UserError: no process is left.
-    """
-    processes = [process for process in made.values() if process.name not in short]
-    if not processes and (made or not unread):
-        raise error
-    if not processes:
-        first = f"{counted(len(unread), 'record')}: none can be read; the first: {next(iter(unread.values()))}"
-        raise UserError(f"{error}; {first}" if os.path.lexists(folder / PLAN) else f"{folder}: {first}") from error
-    if len({process.label for process in processes}) < len({process.cell.id for process in processes}):
-        labels = plan_file.labels(process.cell for process in processes)
-        processes = [changed(process, label=labels[process.cell.id]) for process in processes]
-    return sorted(processes, key=lambda process: (process.started_at, process.name))
-
-
-def _without_cells(folder: Path, error: UserError) -> Sweep:
-    """Makes the sweep of a folder in which nothing can be read. A note gives the reason."""
-    why = str(error)
-    name = clean(folder.name)
-    if isinstance(error, RefusedError):
-        why = f"{_place(folder)}: {why.removeprefix(f'{folder}: ')}: this folder is not shown"
-    return Sweep(folder=name, suite=name, title=name, notes=[why], unread=[str(error)])
+def _without_plan(processes: Iterable[Process]) -> list[Process]:
+    """Returns the processes of a folder without a plan: sorted by start, and each cell with a label of its own."""
+    ordered = sorted(processes, key=lambda process: (process.started_at, process.name))
+    labels = plan_file.labels(process.cell for process in ordered)
+    return [changed(process, label=labels[process.cell.id]) for process in ordered]
 
 
 def _place(folder: Path) -> str:
@@ -233,16 +213,9 @@ def _place(folder: Path) -> str:
 
 
 def _notes(
-    folder: Path,
-    processes: Sequence[Process],
-    short: Collection[str],
-    unread: Sequence[str],
-    error: UserError | None,
+    folder: Path, processes: Sequence[Process], short: Collection[str], unread: Sequence[str], problem: str
 ) -> Iterator[str]:
-    """Yields notes for the reader on a folder's records and plan.
-
-    `error` explains why the plan can't be read. It is None if the plan can be read.
-    """
+    """Yields notes on a folder's records and plan. If the plan can't be read, `problem` explains why."""
     place = _place(folder)
     yield from listed(unread)
     if disturbed := [process.disturbed for process in processes if process.disturbed]:
@@ -252,13 +225,14 @@ def _notes(
         )
     if short:
         yield f"{len(short):,} records in {place} are from a search's short windows, which are too short to publish."
-    if error is not None:
+    if problem and processes:
         is_missing = not os.path.lexists(folder / PLAN)
         yield (
-            (f"{place} has no {PLAN}" if is_missing else str(error).replace(str(folder), place))
+            (f"{place} has no {PLAN}" if is_missing else problem.replace(str(folder), place))
             + ": the cells of all its records are shown, in the order in which they were measured. "
             "Which study they belong to, and which cells were planned but not measured, is unknown."
         )
+    if problem:
         return
     names = {*short, *(process.name for process in processes)}
     if others := sorted(path.name for path in folder.glob(RECORDS) if path.stem not in names):
@@ -282,21 +256,3 @@ def _with_cells(sweeps: Sequence[Sweep]) -> list[Sweep]:
         notes = [f"Older: {counted(num, 'cell')} of {sweep.folder}, {WHY_OLDER}: no answer uses them"] if num else []
         made.append(replace(sweep, processes=processes, cells=cells, notes=[*sweep.notes, *notes]))
     return made
-
-
-def newest(sweeps: Sequence[Sweep]) -> tuple[list[Sweep], list[str]]:
-    """Returns the sweeps to show cell by cell, and notices.
-
-    If the sweeps have more than `MANY` cells, returns only the last `SHOWN` cells of the newest sweep, and a notice.
-    """
-    # The newest sweep is the one with the latest start of a record, by the clock of the machine that measured it.
-    num_cells = sum(len(sweep.cells) for sweep in sweeps)
-    if num_cells <= MANY:
-        return list(sweeps), []
-    last = max(sweeps, key=lambda sweep: max((process.started_at for process in sweep.processes), default=""))
-    cells = last.cells[-SHOWN:]
-    notice = (
-        f"{num_cells:,} cells are too many for one page. Its answers use all cells, but it shows only the last "
-        f"{len(cells):,} cells of the newest sweep, {last.folder}. cells.csv has every cell."
-    )
-    return [replace(last, cells=cells)], [notice]
