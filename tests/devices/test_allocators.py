@@ -42,6 +42,4 @@ def test_a_new_process_has_the_wanted_allocator_and_what_the_user_preloads_stays
     assert allocator == Allocator.glibc_reuse or variables["LD_PRELOAD"].endswith(":libm.so.6")
     running = ran(variables)
     assert running.word == allocator
-    name, _, version = running.library.partition(" ")
-    assert ".so." in name
-    assert any(letter.isdigit() for letter in version)
+    assert ".so." in running.library

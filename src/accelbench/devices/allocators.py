@@ -1,7 +1,5 @@
 """Finds installed memory allocators, selects one for a new process, and detects the allocator of this process."""
 
-import contextlib
-import ctypes
 import os
 import platform
 import sys
@@ -19,19 +17,23 @@ LIBRARIES = {
     Allocator.tcmalloc: (("libtcmalloc_minimal.so.4", "libtcmalloc.so.4"), "libtcmalloc-minimal4"),
 }
 # Beginning of the name of a library's file -> the allocator in it.
-WORDS = {"libjemalloc": "jemalloc", "libtcmalloc": "tcmalloc", "libc.so": "glibc", "libc-": "glibc"}
+WORDS = {
+    "libjemalloc": "jemalloc",
+    "libtcmalloc": "tcmalloc",
+    "libmimalloc": "mimalloc",
+    "libc.so": "glibc",
+    "libc-": "glibc",
+}
 # No block is mapped by itself, and the heap is not trimmed. So a step gets the memory that the last step freed, without
 # page faults.
 REUSE = "glibc.malloc.mmap_max=0:glibc.malloc.trim_threshold=1099511627776:glibc.malloc.top_pad=67108864"
-# Larger than any free space in glibc's heap. The block is never written to, so it takes no memory.
-LARGE_BYTES = 256 << 20
 
 
 class Running(NamedTuple):
     """The memory allocator of this process."""
 
-    word: str  # a word of `Allocator`, `glibc`, or the name of another library's file
-    library: str  # name of the library's file, and the beginning of its checksum
+    word: str  # a word of `Allocator`, `mimalloc` or `glibc`
+    library: str  # name of the library's file
 
 
 @cache
@@ -74,36 +76,16 @@ def environment(allocator: Allocator, variables: Mapping[str, str] = os.environ)
 
 
 def running() -> Running | None:
-    """Returns the memory allocator that the linker chose for `posix_memalign` in this process, or None if unknown."""
-    program = ctypes.CDLL(None)
-    # Frameworks allocate tensors with this function.
-    path = _mapped_at(ctypes.cast(program.posix_memalign, ctypes.c_void_p).value or 0)
-    if path is None:
-        return None
-    name = Path(path).name
-    word = next((word for beginning, word in WORDS.items() if name.startswith(beginning)), name)
-    if word == "glibc" and _large_blocks_come_from_heap(program):
-        word = Allocator.glibc_reuse.value
-    with contextlib.suppress(OSError):  # the file may have been replaced
-        name = f"{name} {checksum(Path(path))[:8]}"
-    return Running(word, name)
+    """Returns the memory allocator of this process, or None if unknown.
 
-
-def _mapped_at(address: int) -> str | None:
-    with contextlib.suppress(OSError), open("/proc/self/maps") as maps:
-        for line in maps:
-            low, high = (int(end, 16) for end in line.split(maxsplit=1)[0].split("-"))
-            if low <= address < high:
-                return (line.split(maxsplit=5)[5:] or [""])[0].strip() or None
+    An environment variable, with which the process was started, selects an allocator. Its library must be loaded.
+    """
+    variables, maps = (Path("/proc/self", name).read_text(errors="replace") for name in ("environ", "maps"))
+    files = {os.path.basename(line.split()[-1]) for line in maps.splitlines()}
+    for beginning, word in WORDS.items():
+        for file in sorted(files):
+            if file.startswith(beginning) and (word == "glibc" or beginning in variables):
+                # glibc replaces the colons between tunables.
+                is_reuse = word == "glibc" and all(tunable in variables for tunable in REUSE.split(":"))
+                return Running(Allocator.glibc_reuse.value if is_reuse else word, file)
     return None
-
-
-def _large_blocks_come_from_heap(program: ctypes.CDLL) -> bool:
-    program.malloc.restype = ctypes.c_void_p
-    program.malloc.argtypes = [ctypes.c_size_t]
-    program.free.argtypes = [ctypes.c_void_p]
-    block: int | None = program.malloc(LARGE_BYTES)
-    try:
-        return block is not None and _mapped_at(block) == "[heap]"
-    finally:
-        program.free(block)

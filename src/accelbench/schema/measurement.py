@@ -296,7 +296,7 @@ class Measurement(Observed):
     peak_device_bytes: Count | None = None  # peak of the accelerator's allocator; the largest of several devices
     peak_host_bytes: Count | None = None  # the kernel's high-water mark of all processes at the end of measuring
     allocator: str | None = None  # as observed: a word of `vocab.Allocator`, `glibc`, or another library's name
-    allocator_library: str | None = None  # such as `libtcmalloc_minimal.so.4.5.10 gperftools 2.10`
+    allocator_library: str | None = None  # such as `libtcmalloc_minimal.so.4.5.10`
     checked: list[str] = field(default_factory=list)  # words for what was checked, such as "outputs"
     checks_s: Seconds | None = None  # duration of the checks; no timed step includes it
     notes: list[str] = field(default_factory=list)  # facts about the measurement that raise no doubt
