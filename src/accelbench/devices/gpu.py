@@ -3,7 +3,6 @@
 import os
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from itertools import takewhile
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
@@ -16,6 +15,8 @@ from accelbench.schema.vocab import Device
 
 BUSY_PERCENT = 5
 NUM_LOOKS, LOOK_S = 4, 0.5  # together longer than the time over which NVML averages utilisation
+# Makes a CUDA process number the GPUs as NVML does, so that the sampler reads the GPU that computes.
+IN_ORDER = {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
 Handle = Any  # an opaque pointer of the library
 Answer = TypeVar("Answer")
 
@@ -68,10 +69,10 @@ def ask(query: Callable[..., Answer], *args: object) -> Answer | None:
 
 
 def visible_handles() -> list[Handle]:
-    """Returns the GPUs of CUDA_VISIBLE_DEVICES in its order. If it isn't set, returns all GPUs, the fastest first.
+    """Returns the GPUs of CUDA_VISIBLE_DEVICES in its order. If it isn't set, returns all GPUs.
 
     The variable is a list of indices, UUIDs (or the beginning of a UUID), and UUIDs of MIG instances. Indices are in
-    the order of the PCI bus (`cuda_variables`). The first word that names no GPU ends the list, and later words are
+    the order of the PCI bus (`IN_ORDER`). The first word that names no GPU ends the list, and later words are
     ignored (CUDA C++ Programming Guide, "CUDA environment variables").
 
     Raises pynvml.NVMLError: there is no driver.
@@ -81,27 +82,9 @@ def visible_handles() -> list[Handle]:
     handles = [pynvml.nvmlDeviceGetHandleByIndex(index) for index in range(pynvml.nvmlDeviceGetCount())]
     wanted = os.environ.get("CUDA_VISIBLE_DEVICES")
     if wanted is None:
-        return sorted(handles, key=_speed, reverse=True)
+        return handles
     named = (_named(handles, word.strip()) for word in wanted.split(","))
     return list(takewhile(lambda handle: handle is not None, named))
-
-
-def _speed(handle: Handle) -> tuple[int, int]:
-    """Returns a key that sorts GPUs by speed: first by compute capability, then by the size of the memory."""
-    major, minor = ask(pynvml.nvmlDeviceGetCudaComputeCapability, handle) or (0, 0)
-    memory = ask(pynvml.nvmlDeviceGetMemoryInfo, handle)
-    return 10 * major + minor, memory.total if memory else 0
-
-
-def cuda_variables() -> dict[str, str]:
-    """Returns environment variables that make a CUDA process number the GPUs in the order of `visible_handles`."""
-    variables = {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
-    if "CUDA_VISIBLE_DEVICES" not in os.environ:
-        with suppress(pynvml.NVMLError):
-            handles = visible_handles()
-            if len(set(map(_speed, handles))) > 1:
-                variables["CUDA_VISIBLE_DEVICES"] = ",".join(map(pynvml.nvmlDeviceGetUUID, handles))
-    return variables
 
 
 def first_handles(num: int) -> list[Handle]:

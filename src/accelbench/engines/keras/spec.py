@@ -3,7 +3,7 @@
 A host process imports a framework. It then forks one process for each cell.
 """
 
-from accelbench.devices.gpu import cuda_variables
+from accelbench.devices.gpu import IN_ORDER
 from accelbench.engines.registry import HostSpec
 from accelbench.schema.cell import Cell
 from accelbench.schema.vocab import Device
@@ -19,5 +19,5 @@ def host_spec(cell: Cell) -> HostSpec:
     if cell.device == Device.gpu:
         # By default, TensorFlow allocates all memory of the GPU at once, so the peak memory would be unknown.
         environment["TF_FORCE_GPU_ALLOW_GROWTH"] = "true"
-        environment |= cuda_variables()
+        environment |= IN_ORDER
     return HostSpec(ENGINE, ("accelbench.isolation.supervisor", ENGINE), environment)

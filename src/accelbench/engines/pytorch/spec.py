@@ -7,7 +7,7 @@ from functools import cache
 from itertools import product
 from pathlib import Path
 
-from accelbench.devices.gpu import cuda_variables
+from accelbench.devices.gpu import IN_ORDER
 from accelbench.engines.registry import HostSpec
 from accelbench.errors import UserError
 from accelbench.schema.cell import Cell
@@ -33,8 +33,7 @@ def host_spec(cell: Cell) -> HostSpec:
     if cell.model.library == Library.transformers:
         environment = {"HF_HUB_OFFLINE": "1"}  # networks are built only from their configuration
     if cell.device == Device.gpu:
-        # These number GPUs as NVML does, so that the sampler reads the GPU that computes.
-        environment |= cuda_variables()
+        environment |= IN_ORDER
     elif cell.device == Device.tpu:
         environment |= {"PJRT_DEVICE": "TPU"}
     elif cell.device == Device.xla_cpu:
