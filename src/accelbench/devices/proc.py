@@ -5,20 +5,10 @@ from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from accelbench.errors import UserError
-
 ROOT = Path("/")  # the folder with proc/, sys/ and dev/; tests replace it
-REPLACES = "libfaketime"  # a library that shifts, speeds up or stops clocks and sleeps
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 # Column numbers in a processor's line in /proc/stat (proc_stat(5)).
 USER, NICE, SYSTEM, STEAL = 1, 2, 3, 8
-
-
-def check_clocks() -> None:
-    """Raises UserError if a library replaces the clocks of this process."""
-    with open("/proc/self/maps") as maps:
-        if any(REPLACES in line for line in maps):
-            raise UserError(f"{REPLACES} replaces the clocks, so nothing can be timed: remove it from LD_PRELOAD")
 
 
 def started_boot_s(pid: int | str = "self") -> float:

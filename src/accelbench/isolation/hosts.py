@@ -19,7 +19,6 @@ from shutil import disk_usage, rmtree
 from typing import IO, Any
 
 from accelbench.devices import interpreters
-from accelbench.devices.proc import check_clocks
 from accelbench.engines.registry import SUBSTITUTING, UNFINISHED, HostSpec, host_spec
 from accelbench.isolation.messages import Do, Outcome, Request, decode, encode
 from accelbench.lifeline import RUN_VARIABLE, end_marked, scratch_folder
@@ -163,7 +162,6 @@ class _Host:
     is_lost = False  # whether it was killed
 
     def __init__(self, spec: HostSpec, folder: Path, number: int, show: Callable[[IO[bytes]], None]) -> None:
-        check_clocks()  # the host and its cells inherit the clocks of this process
         self.folder, self.show = folder, show
         self.log = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115  # closed in `kill`
         if spec.python is None:
