@@ -5,7 +5,7 @@ import re
 import sys
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from importlib.metadata import entry_points
 from typing import Any
@@ -47,7 +47,7 @@ class Backend(BaseBackend):
     def begin(self, cell: Cell, num_here: int = 1) -> None:
         """Applies the settings of a cell to this process. `num_here` processes run the cell on this machine."""
         self.flushes_denormals = cell.options.flush_denormals
-        if self.flushes_denormals:  # first: threads that PyTorch starts later inherit it, which `changed` checks
+        if self.flushes_denormals:  # first: threads that PyTorch starts later inherit it
             global_state.flush_denormals()
         self.use_threads(cell, num_here)
         self.prepare(allow_tf32=cell.precision == Precision.tf32)
@@ -74,16 +74,8 @@ class Backend(BaseBackend):
             self.held.again(dtype)
 
     def changed(self) -> list[str]:
-        """Returns sentences about settings that changed after `hold`, and about threads that don't flush denormals."""
-        changes = self.held.changed() if self.held is not None else []
-        if self.flushes_denormals and not global_state.denormals_are_flushed():
-            changes.append(global_state.NOT_FLUSHED)
-        return changes
-
-    def notes(self) -> Iterator[str]:
-        """Yields a note if `hold` replaced settings of the user's code."""
-        if self.held is not None and self.held.overridden:
-            yield f"the user's code set {', '.join(self.held.overridden)}, but accelbench used its own settings"
+        """Returns sentences about settings that changed after `hold`."""
+        return [] if self.held is None else self.held.changed()
 
     def device(self) -> torch.device:
         """The device of the tensors."""

@@ -136,11 +136,6 @@ def multiplies_in_tf32() -> bool:
     return bool(_read("torch.backends.cuda.matmul.fp32_precision") == TF32)
 
 
-NOT_FLUSHED = "flush_denormals=true, but a thread computed with denormal numbers"
-DENORMAL = 1 << 20  # the bits of 1e-39 in fp32; an integer, because converting the number itself would flush it
-PER_THREAD = 1 << 16  # elements per thread, enough that PyTorch divides the work among all threads
-
-
 def flush_denormals() -> None:
     """Makes this thread compute with 0 instead of denormal numbers. Threads that it starts later do so, too.
 
@@ -150,24 +145,15 @@ def flush_denormals() -> None:
         raise UnsupportedError("flush_denormals=true: this CPU can't flush denormals: use flush_denormals=false")
 
 
-def denormals_are_flushed() -> bool:
-    """Is true if all of PyTorch's threads compute with 0 instead of denormal numbers."""
-    num = torch.get_num_threads() * PER_THREAD
-    values = torch.full((num,), DENORMAL, dtype=torch.int32, device="cpu").view(torch.float32)
-    return not (values * 1.0).view(torch.int32).any()
-
-
 class HeldSettings:
     """PyTorch's global settings in a measurement, as they are when this object is created."""
 
     def __init__(self) -> None:
         self.values = snapshot()
-        self.overridden: list[str] = []  # values of the user's code that `again` replaced, such as `NAME (True)`
 
     def again(self, dtype: torch.dtype) -> None:
         """Sets the settings again, because the user's code may have changed them. New tensors will have `dtype`."""
         self.values[DEFAULT_DTYPE] = dtype
-        self.overridden += [f"{name} ({value})" for name, _, value in self._differences()]
         restore(self.values)
 
     def changed(self) -> list[str]:

@@ -133,7 +133,6 @@ class NetworkOutputs(CellRun):
 
     def notes(self) -> Iterator[str]:
         yield from self.workload.notes()
-        yield from self.backend.notes()
         if self.grad_mode == WITH_GRAD or (self.grad_mode == NO_GRAD and not self.backend.fused):
             fails = "in torch.inference_mode, the network fails or has another output"
             yield f"inference ran in {self.grad_mode}: {fails}"
