@@ -8,7 +8,6 @@ waits for the device and records the time.
 
 import inspect
 import time
-from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -23,8 +22,6 @@ from accelbench.errors import UserError
 from accelbench.schema.cell import Cell
 from accelbench.schema.measurement import Generation
 
-# Most tokens whose logits are compared with logits in fp32: the first, the last, and some between them.
-NUM_COMPARED = 8
 CACHES = ("cache", "past_key_values")  # names of the argument of `forward`: from transformers 5.24 on; before
 
 
@@ -64,7 +61,6 @@ class Generates(OwnTask):
         times_s, logits_of, tokens = list[float](), dict[int, Tensor](), list[Tensor]()
         now = time.perf_counter
         wait = self.wait
-        compared = self.compared if is_forced else self.compared[:2]
         # The prefill runs uncompiled, as in `generate` of transformers.
         called = getattr(network, "_orig_mod", network)
         began = now()
@@ -80,10 +76,10 @@ class Generates(OwnTask):
             tokens.append(token)
             called = network
             fed = forced[:, index : index + 1] if is_forced else token
-            if index in compared:
+            if index in self.compared:
                 logits_of[index] = logits
         self.times_s.append(times_s)
-        return [*(logits_of[index] for index in compared), torch.cat(tokens, 1)]
+        return [*(logits_of[index] for index in self.compared), torch.cat(tokens, 1)]
 
     def all_at_once(self, network: nn.Module, batch: Any) -> list[Tensor]:
         """Computes the result of `infer` for a batch with all ids, but in one forward pass and without a cache."""
@@ -115,9 +111,7 @@ class Generates(OwnTask):
     def cache_bytes(self) -> int:
         """Returns the bytes of the last generation's cache. The last token is not in it, because no step feeds it."""
         tensors = [getattr(layer, name, None) for layer in self.cache.layers for name in ("keys", "values")]
-        # Storages, because the tensors of a layer with a sliding window may be views of larger ones.
-        storages = [tensor.untyped_storage() for tensor in tensors if isinstance(tensor, Tensor)]
-        return sum({storage.data_ptr(): storage.nbytes() for storage in storages}.values())
+        return sum(tensor.nbytes for tensor in tensors if isinstance(tensor, Tensor))
 
 
 class GenerateWorkload(TransformersWorkload):
@@ -130,8 +124,7 @@ class GenerateWorkload(TransformersWorkload):
 
     def __init__(self, cell: Cell, backend: Backend, ranks: Ranks) -> None:
         num, self.is_static, self.wait = cell.generate.new_tokens, cell.options.compile, backend.wait
-        between = range(1, num - 1)
-        self.compared: Sequence[int] = [0, num - 1, *between[:: -(-len(between) // (NUM_COMPARED - 2)) or 1]]
+        self.compared = [0, num - 1]  # the tokens whose logits are compared with logits in fp32
         self.times_s: list[list[float]] = []
         super().__init__(cell, backend, ranks)
 
