@@ -9,7 +9,6 @@ import torch
 from torch import Tensor, nn
 
 from accelbench.engines.images import check_name
-from accelbench.engines.pytorch.precision import STORED_DTYPES
 from accelbench.errors import UserError
 from accelbench.schema.cell import Cell
 from accelbench.schema.vocab import Mode, Task
@@ -75,8 +74,8 @@ class TokenMaker:
     network, the last token of a sequence is the end of a text. A sequence has `length` tokens; if `length` is None, it
     has `model.batch_args.seq_len` tokens. A batch has an attention mask of ones, but a batch of prompts has no mask.
 
-    In training, a batch has labels, from which the network computes its loss. Labels are class indices, token ids, or
-    numbers in the cell's dtype. The task and the configuration determine which.
+    In training, a batch has labels, from which the network computes its loss. Labels are class indices or token ids,
+    as the task needs them.
 
     Raises UserError if a sequence has more tokens than the network accepts.
     """
@@ -87,7 +86,6 @@ class TokenMaker:
         self.batch_size = batch_size
         self.num_counted = batch_size
         self.config = config_of(cell.model)
-        self.dtype = STORED_DTYPES[cell.precision]
         config = self.config
         self.tokens_per_sample: int = length or cell.model.batch_args["seq_len"]
         flag = f"model.batch_args.seq_len={self.tokens_per_sample}"
@@ -122,16 +120,7 @@ class TokenMaker:
             labelled = torch.rand(ids.shape) < LABELLED
             labelled[:, 0] = True  # a batch without labels would have no loss
             return torch.where(labelled, ids, NO_LABEL)
-        num = len(ids)
-        classes = self.config.num_labels
-        problem = self.config.problem_type
-        if problem == "multi_label_classification":
-            return torch.randint(2, (num, classes)).to(self.dtype)
-        if classes == 1:
-            return torch.rand(num).to(self.dtype)
-        if problem == "regression":
-            return torch.rand(num, classes).to(self.dtype)
-        return torch.randint(classes, (num,))
+        return torch.randint(self.config.num_labels, (len(ids),))
 
 
 def _ids(config: Any, name: str) -> list[int]:
