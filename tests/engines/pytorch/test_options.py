@@ -81,23 +81,3 @@ def test_a_compiled_network_gives_the_plain_ones_output_and_its_compilation_is_t
     assert measured.output_error < 1e-5
     assert measured.warnings == []
     assert measured.num_params == engine.run(make_cell(model=MLP), digits).num_params
-
-
-def test_compiled_parts_that_are_not_replayed_as_cuda_graphs_are_a_doubt():
-    asked = Options(compile=True, cuda_graphs=True)
-    options.prepare_compiler(asked)
-    counters = torch._dynamo.utils.counters
-    counters["stats"]["unique_graphs"] = 1
-    assert list(options.compile_warnings(asked)) == []
-    counters["inductor"]["cudagraph_skips"] = 2  # as inductor counts them
-    (message,) = options.compile_warnings(asked)
-    assert message == "cuda_graphs=true: 2 compiled parts are not replayed as CUDA graphs"
-
-
-def test_that_what_fails_to_compile_runs_uncompiled_is_noted():
-    asked = Options(compile=True)
-    options.prepare_compiler(asked)
-    assert list(options.compile_notes(asked)) == []
-    with torch._dynamo.config.patch(suppress_errors=True):  # set by user code or a variable
-        (message,) = options.compile_notes(asked)
-    assert "ran uncompiled" in message

@@ -384,7 +384,6 @@ class Run(NetworkOutputs):
 
     def notes(self) -> Iterator[str]:
         yield from super().notes()
-        yield from options.compile_notes(self.cell.options)
         if isinstance(self.feed, DrawnFeed) and self.feed.copies:
             yield "the user's code changes its batch, so each step gets a new copy of the batch"
         elif pins(self.cell, self.backend):

@@ -119,14 +119,6 @@ def compile_warnings(options: Options) -> Iterator[str]:
         raise UnsupportedError("compile=true: torch.compile compiled no part of the network: use compile=false")
     if num := sum(counters["graph_break"].values()):
         yield f"torch.compile did not compile some parts of the network: {num} graph breaks"
-    if num := counters["inductor"]["cudagraph_skips"]:
-        yield f"cuda_graphs=true: {num} compiled parts are not replayed as CUDA graphs"
-
-
-def compile_notes(options: Options) -> Iterator[str]:
-    """Yields a note if the user's code or an environment variable makes torch.compile continue after errors."""
-    if options.compile and torch._dynamo.config.suppress_errors:
-        yield "torch._dynamo.config.suppress_errors is set: parts that torch.compile failed to compile ran uncompiled"
 
 
 class Graphed(nn.Module):
