@@ -7,13 +7,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import fields, replace
 from datetime import datetime
-from functools import cache, lru_cache
-from pathlib import Path
+from functools import cache
 from typing import Any
 
 import hydra
 from hydra.core.config_store import ConfigStore
-from hydra.core.global_hydra import GlobalHydra
 from omegaconf import DictConfig, Node, OmegaConf
 from omegaconf.resolvers import oc
 
@@ -23,7 +21,6 @@ from accelbench.errors import UserError
 from accelbench.rules.combinations import NEEDS
 from accelbench.schema.cell import Cell
 from accelbench.schema.secrets import is_secret
-from accelbench.schema.serialize import read_bytes
 from accelbench.schema.vocab import SERVING, Device, Engine, Mode, Protocol
 from accelbench.settings import config, params, suites, to_cell
 from accelbench.settings.config import GROUPS, LISTS, RunConfig
@@ -32,9 +29,9 @@ from accelbench.settings.suites import parse
 
 NAMING_DEVICES = {"device", "executor", "python"}  # settings that decide the device, or that need a named device
 MULTIRUN = {"-m", "--multirun"}
-# Groups whose files set only their own section. Files in model/ may also set data and engine.
+# Groups whose files set only their own section, so each file is composed only once. Files in model/ may also set data
+# and engine.
 ALONE = {"engine", "device", "tracking", "executor"}
-Files = tuple[tuple[str, bytes], ...]  # the paths and contents of conf's files
 
 
 def cells_of(configs: list[config.RunConfig]) -> tuple[list[Cell], config.SweepOptions]:
@@ -162,19 +159,23 @@ def runs_of(jobs: Iterable[Sequence[str]]) -> Iterator[RunConfig]:
     Raises UserError if a value is wrong. The message names the line of params.yaml that has the value.
     """
     parsed = cache(parse)
-    files = _contents()
-    # A new configuration takes 4 ms. If an earlier job chose the same files and set the same names, its configuration
-    # is used again.
-    earlier: dict[tuple[tuple[str, ...], ...], DictConfig] = {}
+    of_files = cache(_composed)  # not across calls, because files may change
+
+    @cache
+    def composed(choices: tuple[str, ...]) -> DictConfig:
+        alone = [word for word in choices if word.partition("=")[0] in ALONE]
+        config = copy.deepcopy(of_files(*(word for word in choices if word not in alone)))
+        for word in alone:
+            group = word.partition("=")[0]
+            config[group] = of_files(word)[group]
+        return config
+
     for words in jobs:
         where = getattr(words, "where", "")
         choices = tuple(word for word in words if not _is_value(word))
         values = {word.partition("=")[0]: parsed(word) for word in words if _is_value(word)}
         try:
-            key = choices, tuple(values)
-            if key not in earlier or any(isinstance(override.value(), dict) for override in values.values()):
-                earlier[key] = _composed_of(choices, files)
-            config = earlier[key]
+            config = copy.deepcopy(composed(choices))
             for override in values.values():
                 OmegaConf.update(config, override.key_or_group, override.value(), merge=True)
             run = OmegaConf.to_object(config)
@@ -189,33 +190,8 @@ def runs_of(jobs: Iterable[Sequence[str]]) -> Iterator[RunConfig]:
         yield replace(run, where=where, words=typed)
 
 
-def _composed_of(choices: tuple[str, ...], files: Files) -> DictConfig:
-    """Makes a new configuration of `choices`.
-
-    Hydra takes 170 ms to compose a configuration. So each section in `ALONE` is composed only once, for all
-    configurations.
-    """
-    alone = [word for word in choices if word.partition("=")[0] in ALONE]
-    config: DictConfig = copy.deepcopy(_composed(tuple(word for word in choices if word not in alone), files))
-    for word in alone:
-        group = word.partition("=")[0]
-        config[group] = _composed((word,), files)[group]
-    return config
-
-
-def _contents() -> Files:
-    """Reads all files that Hydra composes. Nothing is cached, because files may change. 50 files take 3 ms."""
-    places = [place.path or "" for place in GlobalHydra.instance().config_loader().get_search_path().get_path()]
-    paths = [path for place in places for path in sorted(Path(place.removeprefix("file://")).rglob("*.yaml"))]
-    files = tuple((str(path), read_bytes(path)) for path in paths if path.is_file())
-    if any(b"searchpath" in content for _, content in files):  # files elsewhere may have changed
-        _composed.cache_clear()
-    return files
-
-
-@lru_cache(maxsize=128)
-def _composed(choices: tuple[str, ...], files: Files) -> DictConfig:
-    """Lets Hydra compose a configuration from the files. The result is cached, so callers must not change it."""
+def _composed(*choices: str) -> DictConfig:
+    """Lets Hydra compose a configuration from the files. It takes 170 ms."""
     composed: DictConfig = hydra.compose("config", list(choices))
     return composed
 
