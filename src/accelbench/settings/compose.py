@@ -12,7 +12,7 @@ from typing import Any
 
 import hydra
 from hydra.core.config_store import ConfigStore
-from omegaconf import DictConfig, Node, OmegaConf
+from omegaconf import DictConfig, OmegaConf
 from omegaconf.resolvers import oc
 
 from accelbench import project
@@ -20,7 +20,6 @@ from accelbench.devices.registry import fastest_for
 from accelbench.errors import UserError
 from accelbench.rules.combinations import NEEDS
 from accelbench.schema.cell import Cell
-from accelbench.schema.secrets import is_secret
 from accelbench.schema.vocab import SERVING, Device, Engine, Mode, Protocol
 from accelbench.settings import config, params, suites, to_cell
 from accelbench.settings.config import GROUPS, LISTS, RunConfig
@@ -118,7 +117,7 @@ def asked(words: Sequence[str]) -> list[suites.Line]:
 def resolvers() -> Iterator[None]:
     """Registers the schema and the resolvers that conf/ uses, such as the default mode of a protocol.
 
-    In the block, `oc.env` refuses to put an environment variable into a setting that records show.
+    In the block, `oc.env` is refused: records show settings, and an environment variable may hold a secret.
     """
     ConfigStore.instance().store(name="accelbench_schema", node=structure())
     OmegaConf.register_new_resolver("oc.env", _variable, replace=True)
@@ -217,17 +216,10 @@ def structure() -> DictConfig:
     return whole
 
 
-def _variable(name: str, *default: Any, _node_: Node) -> str | None:
-    """Returns an environment variable's value.
-
-    Raises UserError if records would show the setting that uses it, or if the variable's name suggests a secret.
-    """
-    setting = _node_._get_full_key(None)
-    if (setting in suites.PATHS or setting.startswith("hydra.")) and not is_secret(name):
-        return oc.env(name, *default)
+def _variable(name: str, *_: Any) -> str:
     raise UserError(
-        f"{setting}=${{oc.env:{name}}}: records and reports would show the variable's value, which may be a secret. "
-        "Write the value instead. If it is a secret, let your code read the variable"
+        f"${{oc.env:{name}}}: records and reports would show the variable's value, which may be a secret. Write the "
+        "value instead. If it is a secret, let your code read the variable"
     )
 
 

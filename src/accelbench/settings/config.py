@@ -5,7 +5,7 @@ not import Hydra, so that help texts appear fast.
 """
 
 import types
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import MISSING as NO_DEFAULT
 from dataclasses import asdict, dataclass, field, fields
 from enum import StrEnum
@@ -171,9 +171,8 @@ class RunConfig(Options, RunSettings):
 
 # Setting that chooses a file in conf/<setting>/ -> the kind of thing that it chooses.
 GROUPS: dict[str, str] = {group.name: group.metadata[GROUP] for group in fields(RunConfig) if GROUP in group.metadata}
-# The paths of all settings, and the sections without files in conf/, such as `window` and `optimizer`.
+# The paths of all settings.
 PATHS = [*GROUPS, *(setting.path for setting in declared(RunConfig)), "model.batch_args.seq_len"]
-SECTIONS = {path.partition(".")[0] for path in PATHS if "." in path} - set(GROUPS)
 # All settings and groups of settings, as messages list them.
 NAMES = tuple(
     dict.fromkeys(
@@ -206,14 +205,6 @@ def check_known(name: str, value: str) -> None:
     """Raises a UserError if neither a setting nor a section has this name."""
     if name.removesuffix(".name") not in GROUPS and not any(f"{path}.".startswith(f"{name}.") for path in PATHS):
         raise UserError(f"{name}={value}: unknown setting.{asking(settings_like(name, value))}{LISTED}")
-
-
-def check_section(name: str, values: Iterable[Any]) -> None:
-    """Raises a UserError if a whole section of settings gets a single value, such as `server=3`."""
-    if name in SECTIONS and not all(isinstance(value, Mapping) for value in values):
-        inside = ", ".join(path for path in PATHS if path.startswith(f"{name}."))
-        hint = asking(other_words(name, PATHS))
-        raise UserError(f"{name}: is a section, which takes no value. Its settings are {inside}.{hint}")
 
 
 @dataclass(frozen=True, kw_only=True)

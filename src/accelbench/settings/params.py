@@ -1,6 +1,5 @@
 """params.yaml: the file that declares what `dvc repro` runs."""
 
-import io
 import re
 from functools import cache
 from pathlib import Path
@@ -8,13 +7,10 @@ from typing import Any
 
 import yaml
 from msgspec import Struct
-from omegaconf import OmegaConf
-from omegaconf.errors import OmegaConfBaseException
 
 from accelbench.data.obtain import find
 from accelbench.errors import UnknownChoiceError, UserError
 from accelbench.judging.costs import Cost
-from accelbench.presentation import seconds_of
 from accelbench.project import PARAMS, RESULTS, resolved
 from accelbench.schema.ranges import Seconds
 from accelbench.schema.serialize import load as typed
@@ -23,6 +19,7 @@ from accelbench.schema.text import one_line
 from accelbench.schema.vocab import Device
 from accelbench.settings.config import Profile, Retry
 
+_parsed = cache(yaml.safe_load)  # parsing takes long; callers must not change the values
 Section = dict[str, dict[str, Any]]  # name -> settings
 
 
@@ -33,7 +30,7 @@ class Params(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     profiles: dict[Profile, str] = {}  # profile -> words that are added to each line of all suites
     retry: Retry = Retry.none
     strict: bool = True  # whether an unexpected failure gives exit status 1
-    confirm_s: Seconds | str | dict[Profile, Seconds | str] = 0.0
+    confirm_s: Seconds | dict[Profile, Seconds] = 0.0
     report_extension: str | None = None  # the path of a Python file in the project
     costs: dict[Device, Cost] = {}  # price_per_hour and power_w of a device
     data: Section = {}
@@ -51,7 +48,7 @@ def load(project: Path | None) -> Params:
         return Params()
     try:
         values = _parsed(read_bytes(project / PARAMS).decode())
-    except (OSError, ValueError, yaml.YAMLError, OmegaConfBaseException, UserError) as error:
+    except (OSError, ValueError, yaml.YAMLError, UserError) as error:
         raise UserError(f"{PARAMS}: not readable ({' '.join(str(error).split())})") from error
     try:
         params = typed(Params, values)
@@ -64,18 +61,6 @@ def load(project: Path | None) -> Params:
                 "begin with a letter or a digit"
             )
     return params
-
-
-@cache
-def _parsed(text: str) -> Any:
-    """Parses the file's text. The result is cached, because parsing is slow. So callers must not change it."""
-    values = OmegaConf.to_container(OmegaConf.load(io.StringIO(text)))
-    if not isinstance(values, dict):
-        return values
-    named = {str(key): value for key, value in values.items() if value is not None}
-    if isinstance(suites := named.get("suites"), dict):
-        named["suites"] = {str(name): suite for name, suite in suites.items()}  # YAML may read a name as a number
-    return named
 
 
 def suite_names(project: Path | None) -> list[str]:
@@ -108,15 +93,9 @@ def data_settings(project: Path | None, name: str, of_profile: str | None = None
 
 
 def confirm_s(project: Path | None) -> float:
-    """Returns for how many seconds the best cells are measured again, in turns. If it is 0, they are not.
-
-    Raises UserError if the value in params.yaml is not a time.
-    """
+    """Returns for how many seconds the best cells are measured again, in turns. If it is 0, they are not."""
     params = load(project)
-    value = params.of_profile(params.confirm_s)
-    seconds = seconds_of(value) if isinstance(value, str) else value
-    if not isinstance(seconds, int | float):
-        raise UserError(f"{PARAMS}: confirm_s={value}: should be a number of seconds such as 60, or a time such as 1m")
+    seconds: float = params.of_profile(params.confirm_s)
     return seconds
 
 

@@ -4,21 +4,21 @@ import math
 import re
 import shlex
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from itertools import islice, product
 from pathlib import Path
 from typing import Any
 
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.override_parser.overrides_parser import OverridesParser
-from hydra.core.override_parser.types import ChoiceSweep, Override
+from hydra.core.override_parser.types import Override
 from hydra.errors import HydraException
 from msgspec import Struct
 
 from accelbench.errors import MAX_WORD, UnknownChoiceError, UserError, asking
 from accelbench.project import PARAMS
 from accelbench.schema.serialize import load as typed
-from accelbench.schema.vocab import Library
-from accelbench.settings.config import GROUPS, LISTS, NAMES, Profile, check_known, check_section
+from accelbench.settings.config import GROUPS, LISTS, NAMES, Profile, check_known
 from accelbench.settings.libraries import typed_for
 from accelbench.settings.params import Params
 
@@ -188,11 +188,7 @@ def quoted(text: str) -> str:
 
 def with_arguments_added(words: list[str]) -> list[str]:
     """Puts ++ before words that set arguments of networks or options of sbatch. Hydra needs ++ for new settings."""
-    # conf/ has all arguments of accelbench's own networks, so an unknown argument stays an error.
-    models = {name.strip() for word in words if word.startswith("model=") for name in word[6:].split(",")}
-    has_arguments = bool(models & (set(Library) - {Library.accelbench}))
-    added = (*(ARGUMENTS if has_arguments else ()), OPTIONS)
-    return [f"++{word}" if word.startswith(added) else word for word in words]
+    return [f"++{word}" if word.startswith((*ARGUMENTS, OPTIONS)) else word for word in words]
 
 
 def parse(word: str) -> Override:
@@ -224,10 +220,8 @@ def given_in(words: Iterable[str]) -> dict[str, str]:
             raise UserError(f"{word}: only the command line of `accelbench run` accepts Hydra's own settings")
         if name == "suite":
             value = text.strip(QUOTES)
-        if not override.is_delete():
-            if not (is_free or word.startswith("+")):
-                check_known(name, text)
-            check_section(name, value.list if isinstance(value, ChoiceSweep) else [value])
+        if not (override.is_delete() or is_free or word.startswith("+")):
+            check_known(name, text)
         values[name] = value if isinstance(value, str) and not is_free else text
     return values
 
@@ -260,14 +254,11 @@ def _values(override: Override) -> list[str]:
     key = override.get_key_element()
     if not override.is_sweep_override():
         return [word]
-    if not override.is_discrete_sweep():
-        raise UserError(f"{word}: only some hydra/sweepers can search an interval: list the values instead")
-    try:
+    values: list[str] = []
+    with suppress(HydraException, ValueError, ArithmeticError):
         values = list(islice(override.sweep_string_iterator(), MAX_CELLS + 1))
-    except (HydraException, ValueError, ArithmeticError) as error:
-        raise UserError(f"{word}: a range needs finite bounds and a step that is not 0") from error
     if not values:
-        raise UserError(f"{word}: a range without a value")
+        raise UserError(f"{word}: should be a list, or a range with a value, finite bounds and a step that is not 0")
     return [f"{key}={value}" for value in values]
 
 
