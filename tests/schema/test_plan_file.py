@@ -2,7 +2,7 @@ import dataclasses
 
 import pytest
 
-from accelbench.errors import UserError
+from accelbench.errors import RefusedError, UserError
 from accelbench.schema import plan_file, record
 from accelbench.schema.cell import Window
 from accelbench.schema.plan_file import WantedCell, labels
@@ -47,38 +47,18 @@ def test_a_plan_whose_cells_have_other_settings_than_their_names_is_refused(tmp_
     )
 
 
-def test_the_folders_of_sweeps_are_found_at_any_depth_and_once_links_too(tmp_path):
+def test_the_folders_of_sweeps_are_found_at_any_depth_but_not_hidden_or_linked_ones(tmp_path, monkeypatch):
     for name in ("b", "a/deep/er", "a"):
         record.write(RECORDS[0], tmp_path / name)
     write_plan_of(tmp_path / "planned", RECORDS)
     record.write(RECORDS[0], tmp_path / ".hidden")
-    record.write(RECORDS[0], tmp_path.parent / "elsewhere")
     (tmp_path / "a" / "circle").symlink_to(tmp_path)
-    (tmp_path / "link").symlink_to(tmp_path.parent / "elsewhere")
     (tmp_path / "nothing").mkdir()
-    folders = plan_file.sweep_folders(tmp_path)
-    assert folders == {tmp_path / name: None for name in ("a", "a/deep/er", "b", "link", "planned")}
-    assert list(folders) == sorted(folders)
-    assert plan_file.sweep_folders(tmp_path / "gone") == {}
-
-
-def test_folders_within_each_other_are_read_to_a_depth(tmp_path):
-    for depth in (2, 40):
-        folder = tmp_path.joinpath(*["a"] * depth)
-        folder.mkdir(parents=True)
-        (folder / "plan.json").touch()
-    assert list(plan_file.sweep_folders(tmp_path)) == [tmp_path / "a/a"]
-
-
-def test_a_folder_that_can_not_be_listed_has_a_reason(tmp_path, monkeypatch):
-    record.write(RECORDS[0], tmp_path / "good")
-    record.write(RECORDS[0], tmp_path / "bad")
-    refuse_listing(monkeypatch, tmp_path / "bad")
-    folders = plan_file.sweep_folders(tmp_path)
-    assert folders[tmp_path / "good"] is None
-    assert str(folders[tmp_path / "bad"]) == f"{tmp_path}/bad: Permission denied"
-    write_plan_of(tmp_path / "bad", RECORDS)
-    assert plan_file.sweep_folders(tmp_path)[tmp_path / "bad"] is None  # the plan says what is in it
+    assert plan_file.sweep_folders(tmp_path) == [tmp_path / name for name in ("a", "a/deep/er", "b", "planned")]
+    assert plan_file.sweep_folders(tmp_path / "gone") == []
+    refuse_listing(monkeypatch, tmp_path / "b")
+    with pytest.raises(RefusedError, match=f"^{tmp_path}/b: Permission denied$"):
+        plan_file.sweep_folders(tmp_path)
 
 
 MODEL = ModelSpec(name="mlp", args={"units": 128, "dropout": 0.1})

@@ -140,12 +140,9 @@ def _records_below(top: Path, notes: list[str], *, planned: bool) -> Iterator[Pa
     """Yields the files of records in `top` and in the folders below it.
 
     If `planned` is true and a folder has a readable plan, only the records in this plan are yielded. `notes` gets a
-    line for each plan and each folder that can't be read.
+    line for each plan that can't be read.
     """
-    for folder, refused in sweep_folders(top).items():
-        if refused is not None:
-            notes.append(str(refused))
-            continue
+    for folder in sweep_folders(top):
         if planned and os.path.lexists(folder / PLAN):
             try:
                 yield from read_planned(folder).paths

@@ -91,26 +91,24 @@ def read_all(
     names = {folder: "" if folder == results else folder.relative_to(results).parts[0] for folder in folders}
     others = set() if wanted is None else set(names.values()) - {"", *wanted}
     unwanted = f"Not shown, because {PARAMS} has no such suites: {clean(', '.join(sorted(others)))}"
-    planned = {folder: refused for folder, refused in folders.items() if names[folder] not in others}
+    planned = [folder for folder in folders if names[folder] not in others]
     if not planned:
         raise UserError(f"{results}: nothing to show. {unwanted}")
-    confirming = {  # a folder without a plan belongs to a question that is no longer asked
-        folder: refused
-        for folder, refused in plan_file.sweep_folders(confirmed_of(results)).items()
-        if refused is not None or os.path.lexists(folder / PLAN)
-    }
+    # A folder without a plan belongs to a question that is no longer asked.
+    repeats = plan_file.sweep_folders(confirmed_of(results))
+    confirming = [folder for folder in repeats if os.path.lexists(folder / PLAN)]
     found = []
-    for folder, refused in planned.items():
+    for folder in planned:
         # The path is not resolved, since its links may form a circle.
         name = str(folder.relative_to(results)) if folder != results else folder.absolute().name
-        found.append(replace(_read(folder, refused, costs), folder=clean(name)))
+        found.append(replace(_read(folder, costs), folder=clean(name)))
     if all(sweep.unread and not sweep.processes for sweep in found):
         raise UserError(found[0].unread[0])
     if others:
         found[0].notes.append(f"{unwanted}; their records stay in {clean(results.name)}")
     repeated = []
-    for folder, refused in confirming.items():
-        sweep = _read(folder, refused, costs)
+    for folder in confirming:
+        sweep = _read(folder, costs)
         repeated += [changed(process, is_confirming=True) for process in sweep.processes]
         if not sweep.processes:
             found[0].notes.extend(sweep.notes)
@@ -133,21 +131,16 @@ def read(folder: Path, costs: Costs = NO_COSTS) -> Sweep:
 
     Raises UserError: neither the plan nor any record is readable.
     """
-    sweep = _read(folder, None, costs)
+    sweep = _read(folder, costs)
     if sweep.unread and not sweep.processes:
         raise UserError(sweep.unread[0])
     return _with_cells([sweep])[0]
 
 
-def _read(folder: Path, refused: UserError | None, costs: Costs) -> Sweep:
-    """Reads a folder's sweep, which has no cells yet. Notes name what can't be read.
-
-    `refused` explains why nothing in the folder can be read, if this is known.
-    """
+def _read(folder: Path, costs: Costs) -> Sweep:
+    """Reads a folder's sweep, which has no cells yet. Notes name what can't be read."""
     place, name = _place(folder), clean(folder.resolve().name)
     try:
-        if refused is not None:
-            raise refused
         race = read_race(folder)
     except UserError as error:
         note = f"{place}: {str(error).removeprefix(f'{folder}: ')}: this folder is not shown"

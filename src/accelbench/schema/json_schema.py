@@ -1,12 +1,9 @@
 """Makes the JSON Schema (draft 7) of accelbench's files from the types that read these files.
 
-The description of a field is the comment beside or above its declaration. The description of a setting is its help.
+The description of a setting is its help.
 """
 
-import inspect
-import re
 from collections.abc import Sequence
-from functools import cache
 from typing import Any, is_typeddict
 
 import msgspec
@@ -24,7 +21,6 @@ REFERENCE = "#/definitions/{name}"
 MODULES = (cell, measurement, plan_file, record_file, workload)
 NAMED = {name: value for module in MODULES for name, value in vars(module).items()}
 CLASSES = {name: value for name, value in NAMED.items() if isinstance(value, type)}
-COMMENT, FIELD = re.compile(r"    # (.*)"), re.compile(r"    (\w+): [^#]*(?:# (.*))?")
 Schema = dict[str, Any]
 
 
@@ -63,46 +59,20 @@ def processes(columns: Sequence[str]) -> Schema:
 
 
 def _definitions(*classes: Any) -> dict[str, Schema]:
-    """Maps a class's name to its schema, for `classes` and the classes in their fields. Fields have descriptions."""
+    """Maps a class's name to its schema, for `classes` and the classes in their fields."""
     _, definitions = msgspec.json.schema_components(classes, ref_template=REFERENCE)
     for name, part in definitions.items():
-        if "properties" in part:
-            part["additionalProperties"] = is_typeddict(CLASSES[name])
-            texts = meanings(CLASSES[name])
-            for field_name, field in part["properties"].items():
-                if texts.get(field_name):
-                    field["description"] = texts[field_name]
-                for kind in field.get("anyOf", ()):
-                    if "prefixItems" in kind:  # a word of later drafts
-                        kind["items"] = kind.pop("prefixItems")
-    return definitions
-
-
-@cache
-def meanings(cls: Any) -> dict[str, str]:
-    """Maps a field to its description: the help of a setting, or the comment beside or above the field."""
-    texts: dict[str, str] = {}
-    for base in reversed(getattr(cls, "__mro__", ())):
-        if vars(base).get("__annotations__"):
-            texts |= _commented(base)
-    for field in getattr(cls, "__dataclass_fields__", {}).values():
-        if KEY in field.metadata:
-            texts[field.name] = field.metadata[KEY].help
-    return texts
-
-
-def _commented(cls: Any) -> dict[str, str]:
-    texts: dict[str, str] = {}
-    above: list[str] = []
-    for line in inspect.getsource(cls).splitlines():
-        if comment := COMMENT.fullmatch(line):
-            above.append(comment[1])
+        if "properties" not in part:
             continue
-        field = FIELD.fullmatch(line)
-        if field and field[1] in cls.__annotations__:
-            texts[field[1]] = field[2] or " ".join(above)
-        above = []
-    return texts
+        part["additionalProperties"] = is_typeddict(CLASSES[name])
+        for field in getattr(CLASSES[name], "__dataclass_fields__", {}).values():
+            if KEY in field.metadata:
+                part["properties"][field.name]["description"] = field.metadata[KEY].help
+        for field in part["properties"].values():
+            for kind in field.get("anyOf", ()):
+                if "prefixItems" in kind:  # a word of later drafts
+                    kind["items"] = kind.pop("prefixItems")
+    return definitions
 
 
 def _headed(name: str, schema: Schema) -> Schema:

@@ -20,7 +20,6 @@ from accelbench.schema.secrets import masked
 from accelbench.schema.serialize import flat, is_missing, load, plain, read_json, refuse_unknown, safe, write_json
 from accelbench.schema.text import one_line
 
-MAX_DEPTH = 20
 AGAIN = "; run the sweep again"
 
 
@@ -119,31 +118,22 @@ def joined(earlier: Sequence[WantedCell], new: Sequence[WantedCell]) -> list[Wan
     return list({wanted.cell.id: wanted for wanted in [*earlier, *new]}.values())
 
 
-def sweep_folders(top: Path) -> dict[Path, RefusedError | None]:
+def sweep_folders(top: Path) -> list[Path]:
     """Searches `top` and all folders below it for folders that have a plan or records. Returns them sorted.
 
-    Links are followed. Hidden folders are left out. The search ends at a depth of `MAX_DEPTH`, because links can form
-    circles.
-
-    If the system refuses to list a folder, its contents are unknown. So this folder is returned, too, and its value is
-    the error. All other folders have the value None. A refused folder with a plan also has the value None.
+    Hidden folders and links to folders are left out. Raises RefusedError: the system refuses to list a folder.
     """
-    folders: dict[Path, RefusedError | None] = {}
+    folders = []
 
     def refuse(error: OSError) -> None:
         if not isinstance(error, FileNotFoundError | NotADirectoryError):
-            folder = Path(error.filename)
-            folders[folder] = None if os.path.lexists(folder / PLAN) else RefusedError(error)
+            raise RefusedError(error)
 
-    visited = set()
-    for place, below, files in os.walk(top, onerror=refuse, followlinks=True):
-        real = os.path.realpath(place)
-        is_last = real in visited or len(Path(place).parts) >= len(top.parts) + MAX_DEPTH
-        below[:] = [] if is_last else sorted(name for name in below if not name.startswith("."))
-        if real not in visited and (PLAN in files or fnmatch.filter(files, RECORDS)):
-            folders[Path(place)] = None
-        visited.add(real)
-    return dict(sorted(folders.items()))
+    for place, below, files in os.walk(top, onerror=refuse):
+        below[:] = [name for name in below if not name.startswith(".")]
+        if PLAN in files or fnmatch.filter(files, RECORDS):
+            folders.append(Path(place))
+    return sorted(folders)
 
 
 def record_paths(top: Path) -> list[Path]:

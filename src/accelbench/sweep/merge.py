@@ -53,12 +53,9 @@ def merge(sources: Sequence[str], into: Path) -> Merged:
             if not sweeps:
                 raise UserError(f"{source}: holds no records and no {PLAN}")
             last = source.rstrip("/").rpartition("/")[2] if "://" in source else Path(source).resolve().name
-            for sweep, refused in sweeps.items():
-                if refused is not None:
-                    done.problems.append(one_line(str(refused)))
-                else:
-                    name = sweep.relative_to(folder) if sweep != folder else last
-                    parts[into / name].append((sweep, source))
+            for sweep in sweeps:
+                name = sweep.relative_to(folder) if sweep != folder else last
+                parts[into / name].append((sweep, source))
         for target, of_target in parts.items():  # folder by folder, so that only one plan is in memory
             with writing_errors(shown(target)):
                 merge_into(target, of_target, done)
