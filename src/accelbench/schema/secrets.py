@@ -1,17 +1,15 @@
 """Finds and masks secrets, so that no record contains them. Chooses the environment variables for a record."""
 
 import functools
-import html
 import json
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote, quote_plus
+from urllib.parse import quote
 
 MIN_LENGTH = 8  # characters of a secret value that is searched for in texts; a shorter one may be an ordinary word
-SMALL = 10**5  # a smaller number is a size, such as `user_tokens=2048`, and not a secret
 # Names of secret environment variables.
 VARIABLE = re.compile(
     "(?i)KEY|TOKEN|SECRET|PASSWORD|PASSWD|PASSPHRASE|AUTH(?!OR(?!IZ))|CREDENTIAL|(?:^|_)(?:PASS|PWD)$"
@@ -22,10 +20,12 @@ OWNERS = (
     "security|service|session|signing|smtp|ssh|storage|user|anthropic|aws|azure|cohere|comet|gcp|gemini|git|github|gitlab|"
     "google|hf|hub|huggingface|kaggle|mistral|mlflow|neptune|ngc|nvidia|openai|s3|slack|wandb"
 )
-ARGUMENT = re.compile(
+NAMED = (
     rf"(?i:(?!(?:num|n|max|min)[_-])[\w.-]*?(?:secret|passw(?:or)?d|passphrase|credential|(?:{OWNERS})[_-]?(?:key|token|pass)s?(?![a-z]))"
     r"[\w-]*|(?:[\w.-]*[_.-])?(?:o?auth|authorization|cookie|jwt|pwd)(?:[_-][\w-]*)?|token|pass)"
 )
+# In JSON: an argument of such a name with a text, a large number (a smaller one is a size), a list or a mapping.
+ARGUMENT = re.compile(rf'"(?:{NAMED})": (?:"[^"]|-?\d{{6}}|\[[^\]]|{{[^}}])')
 # Secrets in an address: a password, a token in place of a user name, a signature. The group is the text before it.
 ADDRESSES = [
     re.compile(pattern)
@@ -44,25 +44,12 @@ def is_secret(name: str) -> bool:
 
 
 def secret_argument(arguments: Mapping[str, Any]) -> str | None:
-    """Finds the first argument whose name or text looks like a secret. Returns its place, such as `cfg.api_key`.
-
-    Returns None if no argument looks like a secret.
-    """
-    return next(_secret_places(arguments, False, masker()), None)
-
-
-def _secret_places(value: Any, is_named: bool, hide: Callable[[str], str]) -> Iterator[str]:
-    """Yields the places of secrets in `value`. `is_named` is true if the name of an outer object suggests a secret."""
-    if isinstance(value, str):
-        if value and (is_named or hide(value) != value):
-            yield ""
-    elif isinstance(value, Mapping | Sequence):
-        items = value.items() if isinstance(value, Mapping) else enumerate(value)
-        for name, inner in items:
-            for place in _secret_places(inner, is_named or bool(ARGUMENT.fullmatch(str(name))), hide):
-                yield f"{name}.{place}".rstrip(".")
-    elif is_named and isinstance(value, int | float) and abs(value) >= SMALL:
-        yield ""
+    """Returns the name of the first argument that contains what looks like a secret, by its name or its text."""
+    for name, value in arguments.items():
+        text = json.dumps({name: value}, ensure_ascii=False)
+        if ARGUMENT.search(text) or masked(text) != text:
+            return name
+    return None
 
 
 def masked(text: str) -> str:
@@ -101,16 +88,14 @@ def _masker(values: frozenset[str]) -> Callable[[str], str]:
 
 
 def _quoted(value: str) -> set[str]:
-    """Returns the forms that a value can have in a text: plain, or quoted for repr, JSON, HTML, URLs and ini files."""
+    """Returns the forms that a value can have in a text: plain, or quoted for repr, JSON, URLs and ini files."""
     return {
         value,
         repr(value)[1:-1],
         json.dumps(value)[1:-1],
         json.dumps(value, ensure_ascii=False)[1:-1],
-        html.escape(value),
         quote(value, errors="surrogateescape"),
         quote(value, safe="", errors="surrogateescape"),
-        quote_plus(value, errors="surrogateescape"),
         value.replace("%", "%%"),
     }
 

@@ -47,9 +47,9 @@ def checked(run: RunConfig) -> RunConfig:
         check_path("data.target", data.target)
     groups = {"model.args": model.args, "model.batch_args": model.batch_args, "data.args": data.args}
     for group, arguments in groups.items():
-        if (place := secret_argument(arguments)) is not None:
+        if (named := secret_argument(arguments)) is not None:
             raise UserError(
-                f"{group}.{place}: looks like a secret, and records and reports would show it: let your code read the "
+                f"{group}.{named}: looks like a secret, and records and reports would show it: let your code read the "
                 "secret from an environment variable"
             )
     return replace(run, model=model, data=data)
