@@ -22,7 +22,6 @@ SAFETENSORS = ".safetensors"  # ending of files of weights
 REQUESTS = ".requests.npy"  # ending of the file beside a record with the raw times of its requests
 TORCH_FILES = (".pth", ".pt", ".ckpt", ".bin")  # endings of files that torch.load reads
 COMPARISON = "compare.json"  # the side of a comparison that each record of a folder belongs to
-REPLAY = "replay.json"  # findings of a replay about the claims of a bundle
 RACE = "race.json"  # answers of a search for the best cell
 SENT = "sent.pickle"  # objects that `accelbench.measure` sends to its process
 MANIFEST = "manifest.json"  # description of a prepared data set

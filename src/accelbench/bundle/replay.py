@@ -1,9 +1,8 @@
 """Checks the claims of a bundle on this machine: measures and compares both cells of a claim, like `compare --run`."""
 
-import math
 import random
 import time
-from collections import defaultdict
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import datetime
@@ -20,22 +19,19 @@ from accelbench.bundle.verify import verify
 from accelbench.compare.record_sets import ComparedProcess
 from accelbench.compare.sureness import MIN_PROCESSES, Judgement, SpeedRatio, Verdict, compare_processes
 from accelbench.devices.cpu import usable_cores
-from accelbench.errors import UserError, writing_errors
+from accelbench.errors import UserError
 from accelbench.grid.own_code import check_own_code
 from accelbench.grid.plan import skip_reason
 from accelbench.isolation.hosts import Hosts
-from accelbench.presentation import and_more, duration, say, significant
-from accelbench.project import REPLAY, RUNS, shown, workplace
+from accelbench.presentation import counted, say, significant
+from accelbench.project import RUNS
 from accelbench.schema.cell import Cell, KerasSettings
-from accelbench.schema.serialize import write_json
 from accelbench.schema.vocab import SERVING, Library, Protocol
 from accelbench.settings.compose import one_cell
 from accelbench.sweep import run as sweep
-from accelbench.sweep.interleaved import shuffled_runs
+from accelbench.sweep.interleaved import save_comparison, shuffled_runs
 
-LONGEST = 0.1  # maximum duration of a process, as a share of the budget
 NO_SPEED = SERVING - {Protocol.offline} | {Protocol.target}
-MAX_NAMED = 3  # for each reason why claims are not measured: the largest number of claims that are named
 HOLDS, FAILS, CANT_TELL, NOT_MEASURED = "holds", "doesn't hold", "can't tell", "not measured"
 
 
@@ -53,11 +49,11 @@ def key_of(cell: Cell) -> str:
 
 
 def replay(name: str, num: int, budget_s: float, console: Console, hosts: Hosts, *, trusts: bool = False) -> int:
-    """Measures the claims of a bundle again, prints the findings, and writes them into replay.json.
+    """Measures the claims of a bundle again, each in its own folder, and prints the findings.
 
     Args:
         num: maximum number of cells.
-        budget_s: maximum duration in seconds.
+        budget_s: seconds after which no further claim is measured.
         trusts: whether to measure cells that use code or files of this machine.
 
     Returns the exit status. It is 0 if at least one measured claim holds and none fails. Otherwise, it is 1.
@@ -71,11 +67,11 @@ def replay(name: str, num: int, budget_s: float, console: Console, hosts: Hosts,
             f"{name}: has no comparison that is sure, likely or the same. Run `accelbench compare --top FOLDER` with "
             "the folder that was bundled, and bundle it again"
         )
-    folder = workplace().root / RUNS / f"{datetime.now():%Y-%m-%d_%H-%M-%S}-replay"
-    findings = list[dict[str, str]]()
+    folder = f"{RUNS}/{datetime.now():%Y-%m-%d_%H-%M-%S}-replay"
+    findings = set[str]()
     measured = set[str]()
-    left_out = defaultdict[str, list[str]](list)
-    for number, claim in enumerate(claims):
+    left_out = Counter[str]()
+    for number, claim in enumerate(claims, 1):
         reasons = [_why_not(cell, trusts) for cell in claim.cells]
         wanted = measured | {key_of(cell) for cell in claim.cells}
         if len(wanted) > num:
@@ -83,26 +79,17 @@ def replay(name: str, num: int, budget_s: float, console: Console, hosts: Hosts,
         if time.monotonic() > ends_s:
             reasons.append("needs a longer --budget")
         if why := next(filter(None, reasons), None):
-            left_out[why].append(claim.what)
+            left_out[why] += 1
             continue
         measured = wanted
-        say(console, f"Measures {claim.what}, {MIN_PROCESSES} times each, for at most {duration(budget_s)} in all")
-        word, here, why = _measured(claim, number, folder, budget_s, ends_s, console, hosts)
+        say(console, f"Measures {claim.what}, {MIN_PROCESSES} times each, into {folder}/{number}")
+        finding, here = _measured(claim, f"{folder}/{number}", console, hosts)
+        findings.add(finding)
         there = _text(claim.judged, claim.judged.word)
-        findings.append({"found": word, "what": claim.what, "there": there, "here": here, "why": why})
-        say(
-            console,
-            f"{word:<15} {claim.what}: {there} in the bundle, {here} on this machine{f' ({why})' if why else ''}",
-        )
-    for why, texts in left_out.items():
-        more = f"; {and_more(len(texts) - MAX_NAMED, 'claim')}" if len(texts) > MAX_NAMED else ""
-        say(console, f"{NOT_MEASURED:<15} {'; '.join(texts[:MAX_NAMED])}{more} ({why})")
-    if folder.exists():
-        with writing_errors(shown(folder / REPLAY)):
-            write_json(folder / REPLAY, {"of": name, "findings": findings})
-        say(console, f"Kept in {shown(folder / REPLAY)}, beside the records")
-    words = {finding["found"] for finding in findings}
-    return 0 if HOLDS in words and FAILS not in words else 1
+        say(console, f"{finding:<15} {claim.what}: {there} in the bundle, {here} on this machine")
+    for why, num_claims in left_out.items():
+        say(console, f"{NOT_MEASURED:<15} {counted(num_claims, 'claim')} ({why})")
+    return 0 if HOLDS in findings and FAILS not in findings else 1
 
 
 def _of_bundle(path: Path) -> list[Claim]:
@@ -142,44 +129,28 @@ def _why_not(cell: Cell, trusts: bool) -> str | None:
         return str(error)
 
 
-def _measured(
-    claim: Claim, number: int, folder: Path, budget_s: float, ends_s: float, console: Console, hosts: Hosts
-) -> tuple[str, str, str]:
+def _measured(claim: Claim, out: str, console: Console, hosts: Hosts) -> tuple[str, str]:
     """Measures and compares the two cells of a claim, like `compare --run`.
 
-    Returns the finding, the ratio on this machine, and the reason why there is no ratio (empty if there is one).
+    Returns the finding, and the ratio on this machine, or why there is none.
     """
-    limit_s = max(1.0, math.ceil(LONGEST * budget_s))
-    first, second = (replace(cell, timeout_s=min(cell.timeout_s, limit_s)) for cell in claim.cells)
-    runs = shuffled_runs(first, second, MIN_PROCESSES, random.getrandbits(32))
-    cells = [replace(cell, repeat=cell.repeat + 100 * number) for cell in runs.cells]
-    left_s = ends_s - time.monotonic()
-    options = replace(
-        one_cell("tracking=none")[1],
-        quiet_s=limit_s / 2,
-        out=f"{RUNS}/{folder.name}",
-        waits_s=max(0.0, left_s),
-        ends_after_s=max(1.0, left_s - limit_s),
-    )
+    runs = shuffled_runs(*claim.cells, MIN_PROCESSES, random.getrandbits(32))
+    options = replace(one_cell("tracking=none")[1], out=out)
     try:
-        records = sweep.run(cells, options, console, hosts=hosts, show=lambda result: None).records
+        result = sweep.run(runs.cells, options, console, hosts=hosts, show=lambda result: None)
     except UserError as error:  # for example, data are missing here
-        return CANT_TELL, NOT_MEASURED, str(error)
-    sides = defaultdict[str, list[ComparedProcess]](list)
-    for record in records:
-        if not record.was_cut(math.inf):  # the few steps of a cut process are no speed
-            sides[key_of(record.cell)].append(ComparedProcess.of(record))
-    ratio = compare_processes(sides[key_of(second)], sides[key_of(first)])
-    if ratio.ratio is None:
-        least = min(ratio.num_first, ratio.num_second)
-        reasons = [record.reason for record in records if record.reason] or ["give a longer --budget"]
-        return CANT_TELL, NOT_MEASURED, f"a side has {least} of {MIN_PROCESSES} processes: {reasons[0]}"
+        return CANT_TELL, str(error)
+    save_comparison(runs, (claim.cells[0].label, claim.cells[1].label), result.records, result.folder)
+    sides: tuple[list[ComparedProcess], list[ComparedProcess]] = [], []
+    for record in result.records:
+        sides[runs.is_second[record.cell.repeat]].append(ComparedProcess.of(record))
+    ratio = compare_processes(sides[1], sides[0])
     verdict = ratio.verdict()
-    here = _text(ratio, verdict)
+    here = "no ratio" if ratio.ratio is None else _text(ratio, verdict)
     if verdict == Verdict.cant_tell:
-        return CANT_TELL, here, ""
+        return CANT_TELL, here
     claimed = Verdict.same if claim.judged.word == Word.same else Verdict.faster
-    return HOLDS if verdict == claimed else FAILS, here, ""
+    return HOLDS if verdict == claimed else FAILS, here
 
 
 def _text(ratio: Judgement | SpeedRatio, word: str) -> str:
