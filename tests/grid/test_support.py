@@ -192,7 +192,7 @@ def test_without_what_compiles_nothing_is_compiled(device, variable, tmp_path, m
     asked = optional(device, compile=True)
     assert why_not(asked, report(asked.device)) is None
     monkeypatch.setenv(variable, "no-such-compiler")
-    told = f"compile=true needs a compiler, and {variable}=no-such-compiler is not found"
+    told = "compile=true needs a compiler, and no-such-compiler is not found"
     assert why_not(asked, report(asked.device)).startswith(told)
     old = report(Device.gpu, capability="6.1")
     assert why_not(optional("gpu", compile=True), old).startswith("compile=true needs compute capability 7.0")

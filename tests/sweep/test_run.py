@@ -204,8 +204,8 @@ def test_measured_numbers_become_invalid_when_the_data_is_lost_and_the_sweep_end
     ("fault", "reason"),
     [
         ("touch mine/nets.py", None),
-        ("change mine/nets.py", "mine/nets.py was changed while it was measured: run the sweep again"),
-        ("change w.safetensors", "w.safetensors was changed while it was measured: run the sweep again"),
+        ("change mine/nets.py", "your code or weights were changed while it was measured: run the sweep again"),
+        ("change w.safetensors", "your code or weights were changed while it was measured: run the sweep again"),
     ],
 )
 def test_a_file_of_the_users_that_changes_while_it_is_measured_makes_the_numbers_invalid(swept, project, fault, reason):

@@ -21,6 +21,7 @@ from accelbench.errors import UserError
 PYTHONS = ((3, 11), (3, 14))  # accelbench runs from the first release to below the second; see pyproject.toml
 TORCH = (2, 9)  # first release whose settings accelbench can read back; see pyproject.toml
 ASKED_S = 60.0  # seconds to wait for an answer: a first start from a slow disk is slow
+SUPPORTED = "Python 3.11 to 3.13 and torch 2.9 or newer"
 # Arguments: a search path, names of distributions, `--`, names of modules. The script prints the installed ones. Python
 # 3.8 can run it.
 SCRIPT = """

@@ -6,6 +6,7 @@ measuring code: the files in `ROOMS` and the engine's files. After any edit of t
 
 import os
 import platform
+import re
 import subprocess
 from collections.abc import Mapping
 from functools import cache
@@ -28,16 +29,6 @@ from accelbench.schema.vocab import EXPORTING, Engine
 
 GIT_S = 10.0  # time limit of git, which may wait forever for a hook or a remote file system
 
-OF_HOOKS = {
-    "GIT_DIR",
-    "GIT_WORK_TREE",
-    "GIT_INDEX_FILE",
-    "GIT_COMMON_DIR",
-    "GIT_PREFIX",
-    "GIT_NAMESPACE",
-    "GIT_OBJECT_DIRECTORY",
-    "GIT_ALTERNATE_OBJECT_DIRECTORIES",
-}
 DRIVER = "nvidia-driver"
 
 
@@ -173,8 +164,8 @@ def _digest_of(path: Path, modified_ns: int, inode: int) -> str:
 
 
 def git_variables() -> dict[str, str]:
-    """Returns this process's environment variables, without those that a git hook sets for its own repository."""
-    return {name: value for name, value in os.environ.items() if name not in OF_HOOKS}
+    """Returns this process's environment variables without git's: a git hook sets some for its own repository."""
+    return {name: value for name, value in os.environ.items() if not re.match("GIT_(?!CONFIG)", name)}
 
 
 def git_state(root: Path) -> dict[str, Any]:

@@ -1,8 +1,6 @@
 """Plans the cells of a sweep. Decides for each cell how its record is named, and whether this machine skips it."""
 
-import os
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -14,7 +12,7 @@ from accelbench.devices.registry import look
 from accelbench.engines.images import Shape, shape_in
 from accelbench.errors import UserError
 from accelbench.grid.fingerprint import fingerprint, git_state, identity, of_cell, own_files
-from accelbench.grid.own_code import check_own_code, source_digest, source_files
+from accelbench.grid.own_code import check_own_code, source_digest
 from accelbench.grid.support import why_not, why_unfit
 from accelbench.project import Workplace
 from accelbench.schema.cell import Cell
@@ -115,17 +113,13 @@ class Prepared:
         """Plans one more process of the cell."""
         return Planned.of(cell, identity(cell, self.data, self.fingerprints[cell.engine]), None, label)
 
-    def changed_file(self, cell: Cell, identity: str) -> Path | None:
-        """Returns None if the cell still has this identity. Otherwise, returns the user's file that changed last."""
+    def is_changed(self, cell: Cell, identity: str) -> bool:
+        """Whether the cell has another identity now, because the user's code or weights changed."""
         source_digest.cache_clear()
-        with suppress(UserError):  # a file of the user is gone
-            if self.process(cell, cell.label).identity == identity:
-                return None
-        files = [Path(cell.model.weights_file)] if cell.model.weights_file else []
-        for flag, path in cell.own_code.items():
-            with suppress(UserError):
-                files += source_files(flag, path).values()
-        return max(filter(Path.exists, files), key=os.path.getctime, default=Path(cell.model.definition))
+        try:
+            return self.process(cell, cell.label).identity != identity
+        except UserError:  # a file of the user is gone
+            return True
 
 
 def check_request(cells: Sequence[Cell]) -> None:
@@ -181,15 +175,11 @@ def _of_module(cells: Sequence[Cell]) -> Data:
 
     The digest covers the module's code, but neither its arguments nor its data.
     """
-    sources = {
-        ("data.target", cell.data.target) if cell.data.target else ("model.target", cell.model.definition)
-        for cell in cells
-    }
+    sources = {cell.data.target or cell.model.definition for cell in cells}
     if len(sources) > 1:
-        shown = ",".join(sorted(path for _, path in sources))
-        raise UserError(f"data.target={shown}: a sweep has one data set; run one sweep for each")
-    ((flag, path),) = sources
-    code = source_digest(flag, path, Path.cwd())
+        raise UserError(f"data.target={','.join(sorted(sources))}: a sweep has one data set; run one sweep for each")
+    (path,) = sources
+    code = source_digest("data.target", path, Path.cwd())
     return Data(name=MODULE, digest=code, source=f"{path}, which nobody verified", stand_in=False)
 
 

@@ -130,10 +130,9 @@ class CellFacts(Asked):
     def no_compiler(self) -> str:
         """The missing compiler (for a GPU, a C compiler; otherwise, a C++ compiler). Empty if it is installed."""
         variable, commands = ("CC", C) if self.cell.device == vocab.Device.gpu else ("CXX", CXX)
-        compiler = os.environ.get(variable)
-        if any(map(shutil.which, [compiler] if compiler else commands)):
-            return ""
-        return f"{variable}={compiler}" if compiler else " or ".join(commands)
+        if variable in os.environ:
+            commands = [os.environ[variable]]
+        return "" if any(map(shutil.which, commands)) else " or ".join(commands)
 
     @cached_property
     def needed(self) -> list[str]:
@@ -171,17 +170,14 @@ class CellFacts(Asked):
             return ""
         interpreter = interpreters.look(self.cell.python)
         least, below = interpreters.PYTHONS
-        if not least <= _release(interpreter.version) < below:
-            return f"it is Python {interpreter.version}, but accelbench needs >={_text(least)} and <{_text(below)}"
-        if lacking := [
-            packages.DISTRIBUTIONS.get(name, name) for name in self.needed if name not in interpreter.modules
-        ]:
-            names = " ".join(lacking)
-            install = f"{interpreters.executable(self.cell.python)} -m pip install {names}"
+        torch = interpreter.versions.get("torch") if "torch" in self.needed else None
+        if not least <= _release(interpreter.version) < below or (torch and _release(torch) < interpreters.TORCH):
+            versions = " and torch ".join(filter(None, [interpreter.version, torch]))
+            return f"it has Python {versions}, but accelbench needs {interpreters.SUPPORTED}"
+        lacking = [packages.DISTRIBUTIONS.get(name, name) for name in self.needed if name not in interpreter.modules]
+        if lacking:
+            install = f"{interpreters.executable(self.cell.python)} -m pip install {' '.join(lacking)}"
             return f"{', '.join(lacking)} not installed there: {install}"
-        torch = interpreter.versions.get("torch")
-        if torch and "torch" in self.needed and _release(torch) < interpreters.TORCH:
-            return f"it has torch {torch}, but accelbench needs {_text(interpreters.TORCH)} or newer"
         if self.cell.device not in (vocab.Device.cpu, vocab.Device.gpu):
             return f"accelbench finds device={self.cell.device} only in its own environment: leave python= out"
         return ""
@@ -189,7 +185,3 @@ class CellFacts(Asked):
 
 def _release(version: str) -> tuple[int, ...]:
     return tuple(map(int, version.split(".")[:2]))
-
-
-def _text(release: tuple[int, ...]) -> str:
-    return ".".join(map(str, release))

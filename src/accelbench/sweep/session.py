@@ -19,13 +19,13 @@ from accelbench.grid.plan import Planned, Prepared
 from accelbench.isolation.messages import Outcome
 from accelbench.judging.verdict import ALLOWED, BUSY, DISTURBED, Word, is_allowed, judge, verdict
 from accelbench.presentation import counted
-from accelbench.project import REQUESTS, SAFETENSORS, shown
+from accelbench.project import REQUESTS, SAFETENSORS
 from accelbench.schema.cell import Cell
 from accelbench.schema.measurement import Measurement
 from accelbench.schema.plan_file import joined
 from accelbench.schema.record import TRACKING, UNTRACKED, Record, read_all, write
 from accelbench.schema.serialize import grouped, plain, without_secrets
-from accelbench.schema.text import ending, one_line
+from accelbench.schema.text import ending
 from accelbench.schema.vocab import MODULE, SERVING, Device, Status
 from accelbench.settings.config import check_local
 from accelbench.sweep.context import SweepContext
@@ -182,15 +182,14 @@ class Session:
         return measured
 
     def _changed(self, item: Planned) -> str | None:
-        """Returns what the user changed after the plan was made, such as `nets.py was changed`, or None."""
+        """Returns what the user changed after the plan was made, such as `the data set was prepared anew`, or None."""
         if self.ready.data.name != MODULE:  # data from a module have no manifest
             try:
                 if read_manifest(self.ready.data_folder) != self.ready.data:
                     return "the data set was prepared anew"
             except DataError as error:
                 return f"the data set was changed ({error})"
-        path = self.ready.changed_file(item.cell, item.identity)
-        return None if path is None else f"{one_line(shown(path))} was changed"
+        return "your code or weights were changed" if self.ready.is_changed(item.cell, item.identity) else None
 
 
 def _verdict(cell: Cell, outcome: Outcome) -> tuple[Word, str | None]:
