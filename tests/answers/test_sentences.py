@@ -1,10 +1,10 @@
 import dataclasses
 
 from accelbench.answers.reference import Limit
-from accelbench.answers.sentences import answers
+from accelbench.answers.sentences import verdict_text
 from accelbench.schema.cell import Window
 from accelbench.schema.measurement import Block, Data
-from accelbench.schema.vocab import Library, Protocol, Status
+from accelbench.schema.vocab import Library, Protocol
 from accelbench.schema.workload import DataSpec, ModelSpec
 
 
@@ -20,12 +20,10 @@ def test_the_sentence_says_what_is_fastest_by_how_much_and_how_sure(answered, ma
         "bf16, batch 128 is fastest here, 400 samples/s, median step 432 ms; "
         "4.00 times as fast as fp32, batch 128 (likely)."
     )
-    first, second, third = found.candidates
-    assert (first.text, first.verdict) == ("bf16, batch 128", "4.00 times, likely")
-    assert (second.text, second.verdict) == ("fp32, batch 128", "reference")
-    assert third.text == "fp16, batch 128"
-    assert 3.96 < first.share / second.share < 4.04
-    assert first.share == 1.0
+    first, second, third = found.shown
+    assert (found.group.text(first), verdict_text(found.group, first)) == ("bf16, batch 128", "4.00 times, likely")
+    assert (found.group.text(second), verdict_text(found.group, second)) == ("fp32, batch 128", "reference")
+    assert found.group.text(third) == "fp16, batch 128"
     (bert,) = of_model([maker.cell()], ModelSpec(name="bert", library=Library.transformers))
     own = dataclasses.replace(maker.cell(), data=DataSpec(name="module"))  # nobody knows whether these are images
     (fed,) = of_model([maker.cell()], ModelSpec(name="Net", library=Library.custom, batch="my.make_batch"))
@@ -49,27 +47,13 @@ def test_interleaved_processes_decide(answered, maker) -> None:
     assert answer.sentence.endswith("2.00 times as fast as fp32, batch 128 (sure).")
     (answer,) = answered(maker.interleaved({"fp32": 1000, "bf16": 1001}))
     assert answer.sentence.startswith("bf16, batch 128 and fp32, batch 128 are equally fast, 1,000 samples/s")
-    assert answer.candidates[0].verdict == "1.00 times, same"
+    assert verdict_text(answer.group, answer.fastest) == "1.00 times, same"
     records = maker.interleaved({"fp32": 900, "bf16": 1000})
     for at, rate in ((5, 1010), (7, 300), (9, 300)):  # of bf16
         records[at] = maker.at(maker.ok(records[at].cell, rate), at)
     (answer,) = answered(records)
     assert "fp32, batch 128 measured fastest, 900 samples/s" in answer.sentence
     assert "times as fast as bf16, batch 128, but can't tell: " in answer.sentence
-
-
-def test_that_no_larger_batch_was_tried_is_said_only_if_none_was(cells, maker) -> None:
-    """Of any setting, whatever became of it: a larger batch may have run out of memory."""
-
-    def said(*records):
-        found = cells(records)
-        (answer,) = answers(found)
-        return answer.larger_batch(process for cell in found for process in cell.processes)
-
-    measured = [maker.ok(maker.cell(batch_size=size), rate) for size, rate in ((8, 100), (32, 400))]
-    assert said(*measured) == "No batch above 32 was tried: a larger one may be faster."
-    failed = maker.record(maker.cell(precision="bf16", batch_size=64), status=Status.oom, reason="no memory")
-    assert said(*measured, failed) == said(maker.ok(maker.cell(), 1000)) == ""  # one size is no sweep of sizes
 
 
 def test_a_single_setting_is_no_choice_and_a_limit_is_a_part_of_the_answer(answered, maker) -> None:

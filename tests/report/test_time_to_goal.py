@@ -72,4 +72,4 @@ def test_mlflow_has_the_quality_over_steps_and_over_time():
     assert (run.metrics["target_s"], run.metrics["target_epochs"]) == (11.4, 5)
     cells = cells_of(map(Process.of, RECORDS))
     assert [round(each.metrics["target_s"], 3) for each in of_cells(cells)] == [12.3, 23]
-    assert about(cells).startswith(f"**{ANSWER.brief}")
+    assert ANSWER.sentence in " ".join(about(cells).replace("*", "").split())

@@ -1,7 +1,7 @@
 """Groups of cells with comparable speeds: they did the same work on one machine with the same packages."""
 
-from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -11,7 +11,7 @@ from accelbench.schema.cell import CHOSEN_SETTINGS, Cell
 from accelbench.schema.record import device_names
 from accelbench.schema.serialize import flat, grouped
 
-MAX_PACKAGES = 3  # packages named for a group, at most
+MAX_NAMED = 3  # settings or packages named for a group, at most
 # Criterion -> its column of cells.csv, and 1 if higher values are better, -1 if lower values are better.
 CRITERIA = {
     "throughput": ("samples_per_s", 1),
@@ -193,7 +193,7 @@ def alike(
     made = []
     every = []
     for of_work in by_work.values():
-        first, *_ = of_work.values()
+        first = next(iter(of_work.values()))
         ranked = sorted(of_work.values(), key=lambda cell: (-(cell.speed or 0.0), cell.measured_key))
         made.append(Group(list(map(plain_of, ranked)), setting_key(first.cell)))
         every.append(ranked)
@@ -203,39 +203,32 @@ def alike(
 def _told_apart(made: Sequence[Group]) -> list[Group]:
     """Returns the same groups. Groups with the same `what` get a `where`, which distinguishes them."""
     alike = grouped(made, lambda group: group.what)
-    named = [replace(group, where=_where(group, alike[group.what])) for group in made]
-    nums = Counter(group.what for group in named)
-    in_folder = [replace(group, where=f"{group.where}, {group.fastest.folder}") for group in named]
-    return [longer if nums[group.what] > 1 else group for group, longer in zip(named, in_folder, strict=True)]
+    return [replace(group, where=_where(group, alike[group.what])) for group in made]
 
 
 def _where(group: Group, alike: Sequence[Group]) -> str:
-    """Returns what distinguishes `group` from the others of `alike`: its machine, if they ran on several machines.
+    """Returns what distinguishes `group` from the others of `alike`: its machine, and its settings or packages there.
 
-    If several groups ran on this machine, it is also their different settings or packages, or else the day.
+    If nothing of these differs, it is the folder.
     """
-    here = [other for other in alike if _machine(other) == _machine(group)]
-    words = [_machine(group)] if len(here) < len(alike) else []
-    if len(here) > 1:
-        settings = [flat(other.fastest.cell.settings()) for other in here]
-        versions = [flat(other.fastest.environment.get("versions") or {}) for other in here]
-        place = here.index(group)
-        names = [name for name in _differing(settings) if name.partition(".")[0] not in CHOSEN_SETTINGS]
-        differences = [f"{name}={settings[place].get(name)}" for name in names]
-        differences += [f"{name} {versions[place].get(name)}" for name in _differing(versions)[:MAX_PACKAGES]]
-        started_at = max(cell.started_at for cell in group.cells)
-        words += [word.replace('"', "") for word in differences] or [f"measured {started_at[:10]}"]
-    return ", ".join(words)
+    own = _place(group)
+    here = [place for place in map(_place, alike) if place[""] == own[""]]
+    words = [own[""]] if len(here) < len(alike) else []
+    names = [name for name in own if len({place.get(name) for place in here}) > 1]
+    words += [f"{name}{own[name]}".replace('"', "") for name in names[:MAX_NAMED]]
+    return ", ".join(words or [group.fastest.folder]) if len(alike) > 1 else ""
 
 
-def _differing(every: Sequence[Mapping[str, str]]) -> list[str]:
-    names = dict.fromkeys(name for texts in every for name in texts)
-    return [name for name in names if len({texts.get(name) for texts in every}) > 1]
+def _place(group: Group) -> dict[str, str]:
+    """Returns the settings of a group that are not chosen, its packages, and at "" its machine.
 
-
-def _machine(group: Group) -> str:
-    """The machine's devices, such as `AMD EPYC 9654 + NVIDIA A100`. Equal devices have one name."""
-    return " + ".join(dict.fromkeys(device_names(group.fastest.environment)))
+    A machine is named by its devices, such as `AMD EPYC 9654 + NVIDIA A100`. Equal devices have one name.
+    """
+    environment = group.fastest.environment
+    settings = flat(group.fastest.cell.settings())
+    fixed = {f"{name}=": text for name, text in settings.items() if name.partition(".")[0] not in CHOSEN_SETTINGS}
+    versions = {f"{name} ": text for name, text in flat(environment.get("versions") or {}).items()}
+    return {"": " + ".join(dict.fromkeys(device_names(environment))), **fixed, **versions}
 
 
 def choices(group: Group) -> list[tuple[Group, MeasuredCell, str]]:

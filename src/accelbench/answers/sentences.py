@@ -5,26 +5,13 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from accelbench.answers.cells import Gap, MeasuredCell, Word
-from accelbench.answers.process import Process
 from accelbench.answers.reference import Group, Limit, groups
 from accelbench.answers.words import MODES, data_text, model_text, speed_text, token_times
-from accelbench.judging.row import warnings_of
 from accelbench.judging.warnings import output_error_text
 from accelbench.presentation import significant
 
-MAX_CANDIDATES = 4
+MAX_SHOWN = 4
 REFERENCE = "reference"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Candidate:
-    """A setting that was measured, at its fastest batch size."""
-
-    text: str  # such as `bf16, batch 16`
-    verdict: str  # the gain over the reference of its batch, and how sure it is
-    share: float  # its speed divided by the fastest cell's speed
-    rate: str  # its speed with its unit
-    warnings: list[str]
 
 
 @dataclass(frozen=True)
@@ -109,32 +96,10 @@ class Answer:
         text = output_error_text(self.fastest.cell.precision, self.fastest.number("output_error"))
         return text and f"{self.fastest.cell.precision}'s output differs from fp32's by {text}."
 
-    def larger_batch(self, planned: Iterable[Process]) -> str:
-        """Says that a larger batch may be faster. Empty unless the fastest cell has the largest planned batch."""
-        fastest = self.fastest.cell
-        alike = [
-            process.cell
-            for process in planned
-            if (process.cell.model, process.cell.mode) == (fastest.model, fastest.mode)
-        ]
-        sizes = {cell.batch_size for cell in alike}
-        if self.limit is not None or len(sizes) == 1 or fastest.batch_size < max(sizes):
-            return ""
-        return f"No batch above {fastest.batch_size:,} was tried: a larger one may be faster."
-
     @property
-    def candidates(self) -> list[Candidate]:
-        """The fastest settings, as bars of a picture."""
-        return [
-            Candidate(
-                text=self.group.text(cell),
-                verdict=verdict_text(self.group, cell),
-                share=(cell.speed or 0.0) / (self.fastest.speed or 1.0),
-                rate=speed_text(cell.cell, cell.speed),
-                warnings=warnings_of(cell.row),
-            )
-            for cell in (self.fastest, *self.others[: MAX_CANDIDATES - 1])
-        ]
+    def shown(self) -> list[MeasuredCell]:
+        """The fastest cell of each of the fastest settings, for bars of a picture."""
+        return [self.fastest, *self.others[: MAX_SHOWN - 1]]
 
     @property
     def _latency(self) -> str:
@@ -160,22 +125,14 @@ def verdict_text(group: Group, cell: MeasuredCell) -> str:
 
 
 def answers(cells: Iterable[MeasuredCell], limit: Limit | None = None) -> list[Answer]:
-    """Returns an answer for each model and mode. The most important answer comes first (see `importance`).
+    """Returns an answer for each model and mode. Answers with a sure or likely lead come first, then larger leads.
 
     Cells whose latency is unknown or above the `limit` are left out.
     """
     inside = [group.within(limit) for group in groups(cells)]
     made = [Answer(group, limit) for group in inside if group is not None]
-    return sorted(made, key=importance)
+    return sorted(made, key=lambda answer: _order(answer.lead))
 
 
-def importance(answer: Answer) -> tuple[bool, bool, bool, float]:
-    """Returns a sort key.
-
-    Its parts, in this order: answers with a `lead`; a sure or likely lead; several settings instead of only batch
-    sizes; the larger lead.
-    """
-    lead = answer.lead
-    if lead is None:
-        return True, True, True, 0.0
-    return False, not lead.is_told, not answer.group.others, -lead.ratio
+def _order(lead: Gap | None) -> tuple[bool, float]:
+    return (True, 0.0) if lead is None else (not lead.is_told, -lead.ratio)

@@ -185,7 +185,7 @@ def _show_best(chosen: Namespace, console: Console) -> int:
         say(console, "\n  ".join([problem, *unread[:1], *notes]))
         return 1
     say(console, *speeds)
-    terminal.show_answers(answered, planned, console)
+    terminal.show_answers(answered, console)
     chosen_cells = [choice for answer in answered for choice in choices(answer.group)]
     is_choice = len(answered) <= terminal.MAX_WORKLOADS and len(chosen_cells) > len(answered)
     explained = []

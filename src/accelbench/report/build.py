@@ -20,6 +20,7 @@ from accelbench.answers import gains
 from accelbench.answers.pairs import span
 from accelbench.answers.words import DEVICES
 from accelbench.errors import UserError, writing_errors
+from accelbench.judging.row import warnings_of
 from accelbench.presentation import counted
 from accelbench.project import check_inside, shown
 from accelbench.report import csv_file
@@ -40,6 +41,7 @@ _BASE = Environment(
 )
 _BASE.filters["anchor"] = lambda title: re.sub(r"\W+", "-", title.lower()).strip("-")
 _BASE.globals["counted"] = counted
+_BASE.globals["warnings_of"] = warnings_of
 _BASE.filters["span"] = span
 HEADLINE_WIDTH = 80  # columns of headline.txt
 FIRST_SCRIPTS = ("make.js", "picture.js")  # these scripts run before the rest of the page is loaded

@@ -19,10 +19,10 @@ from accelbench.answers import gains
 from accelbench.answers.cells import NUM_PROCESSES, MeasuredCell
 from accelbench.answers.process import PROCESS_SETTINGS, Process
 from accelbench.answers.reference import Group, groups
-from accelbench.answers.sentences import REFERENCE, Answer, answers
+from accelbench.answers.sentences import REFERENCE, Answer, answers, verdict_text
 from accelbench.answers.words import speed_text, speed_unit
 from accelbench.judging import served
-from accelbench.judging.row import SERIES, remarks_in
+from accelbench.judging.row import SERIES, remarks_in, warnings_of
 from accelbench.judging.warnings import Kind, interval_text
 from accelbench.presentation import shortened
 from accelbench.schema.cell import Cell, value_text
@@ -188,7 +188,7 @@ def _run(
     stand_in = f"stand-in for {record.data.name}" if record.data and record.data.stand_in else ""
     words = [word for word in (answer, _outcome(process), str(process.row["device_name"] or ""), stand_in) if word]
     remarks = [f"{kind.name}: {text}" for kind in Kind for text in remarks_in(process.row, kind)]
-    bars = list(map(vars, Answer(group).candidates)) if group else []
+    bars = [_bar(group, cell) for cell in Answer(group).shown] if group else []
     note = [" · ".join([f"**{words[0]}**", *words[1:]])]
     note += [f"- {remark}" for remark in remarks]
     tags = {CELL: process.measured_key, SWEEP: sweep_of(records), NOTE: clean("\n\n".join(note))[:MAX_TAG]}
@@ -232,6 +232,17 @@ def _metrics(process: Process, record: Record, share: float | None) -> dict[str,
         if value is not None:
             metrics[name] = float(value) if isinstance(value, int) else float(f"{value:.4g}")
     return metrics
+
+
+def _bar(group: Group, cell: MeasuredCell) -> dict[str, object]:
+    """Returns what the card's bar shows for a cell of a group."""
+    return {
+        "text": group.text(cell),
+        "verdict": verdict_text(group, cell),
+        "share": (cell.speed or 0.0) / (group.fastest.speed or 1.0),
+        "rate": speed_text(cell.cell, cell.speed),
+        "warnings": warnings_of(cell.row),
+    }
 
 
 def _outcome(process: Process) -> str:

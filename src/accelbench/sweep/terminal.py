@@ -215,7 +215,7 @@ def show_answer(planned: Sequence[Process], folder: str, console: Console) -> No
         return
     for training in trained[:MAX_WORKLOADS]:
         say(console, f"\n{training.sentence}")
-    show_answers(of_works, planned, console)
+    show_answers(of_works, console)
     for tip in tips(cells):
         say(console, tip, "dim")
     console.print()
@@ -224,7 +224,7 @@ def show_answer(planned: Sequence[Process], folder: str, console: Console) -> No
     say(console, f"Page  accelbench report {folder}")
 
 
-def show_answers(answered: Sequence[Answer], planned: Sequence[Process], console: Console) -> None:
+def show_answers(answered: Sequence[Answer], console: Console) -> None:
     """Prints the answers. If there are many jobs, prints each job's gain. Otherwise, prints each job's best cells."""
     if len(answered) > MAX_WORKLOADS:
         console.print()
@@ -235,14 +235,14 @@ def show_answers(answered: Sequence[Answer], planned: Sequence[Process], console
         console.print()
         for line in gains.of_one(answer, console.width, MAX_CELLS):
             say(console, line)
-        for line in remarks(answer, planned):
+        for line in remarks(answer):
             say(console, line)
 
 
-def remarks(answer: Answer, planned: Iterable[Process]) -> Iterator[Text]:
+def remarks(answer: Answer) -> Iterator[Text]:
     """Yields remarks on the fastest cell and its doubts, and the number of slower cells in doubt."""
-    if words := " ".join(filter(None, [answer.remark, answer.larger_batch(planned)])):
-        yield Text(words)
+    if answer.remark:
+        yield Text(answer.remark)
     doubts = warnings_of(answer.fastest.row)
     for text in doubts[:MAX_DOUBTS]:
         yield Text(f"Doubt about the fastest: {text}", "yellow")
