@@ -11,7 +11,7 @@ from accelbench.schema.vocab import Verdict
 from accelbench.search.rates import Candidate
 from accelbench.stats.requests import Probe, Run, num_requests_for, rate_bounds, verdict
 
-OVERHEAD_S, OFFLINE_S, GROWS_S = 4.0, 12.0, 10.0  # of a process, of what comes before, of a probe that ends early
+OVERHEAD_S, OFFLINE_S = 4.0, 12.0  # of a process, and of what comes before
 BATCH = 8
 ITEM = SimpleNamespace(cell=SimpleNamespace(server=Server()))
 
@@ -70,10 +70,10 @@ def searched(serve, limit_s, offline, budget_s, seed):
     candidate = Candidate(ITEM, offline, num_requests_for(99))
     while not candidate.is_close and (ask := candidate.next(left_s - OVERHEAD_S)) is not None:
         rate, lasts_s = ask
-        if rate > 1.02 * offline:  # outstanding requests soon grow surely, which ends a probe
+        if rate > 1.02 * offline:  # a probe ends early once a request has waited for two seconds
             numbers = {"num": 1000, "num_missed": 500, "effect": 1.0, "verdict": Verdict.fails}
             candidate.probes.append(Probe(rate=rate, load=math.inf, **numbers))
-            left_s -= GROWS_S + OVERHEAD_S
+            left_s -= min(lasts_s, 2 / (1 - offline / rate)) + OVERHEAD_S
         else:
             candidate.probes.append(probed(serve, limit_s, rate, lasts_s, draw))
             left_s -= lasts_s + OVERHEAD_S

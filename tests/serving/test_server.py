@@ -14,7 +14,6 @@ from accelbench.errors import UserError
 from accelbench.isolation.sampler import children
 from accelbench.schema.cell import Server
 from accelbench.schema.vocab import Protocol
-from accelbench.serving import batcher
 from accelbench.serving import server as serving
 from accelbench.serving.batcher import due_ns, num_requests
 from accelbench.serving.server import Service, serve
@@ -37,7 +36,7 @@ def run(service, protocol=Protocol.server, *, seed=1, until_s=math.inf, rate=100
 
 def others(served):
     """The defects without those about late requests, which a busy machine explains."""
-    return [defect for defect in served.defects if "late (p99)" not in defect and "should have arrived" not in defect]
+    return [defect for defect in served.defects if "late (p99)" not in defect]
 
 
 def test_every_request_is_answered_in_order_by_one_worker_and_no_earlier_than_it_can_be():
@@ -147,34 +146,25 @@ def test_a_killed_generator_makes_the_run_invalid():
     served = run(make(kills))
     assert 10 < len(served.due) < NUM
     assert served.num_errors == 0
-    assert others(served) == [f"the process that issues requests ended after {len(served.due)} of {NUM} (SIGKILL)"]
+    assert others(served) == [f"the process that issues requests ended after {len(served.due)} of {NUM}"]
 
 
 def test_late_requests_make_the_run_invalid():
     due = due_ns(1000, 100.0, seed=1)
     server = Server(rate=100.0, latency_ms=50.0)
-    assert list(serving._lateness(due, due + 400_000, server)) == []
+    few_late = due + 600_000 * (np.arange(1000) % 200 == 0)  # 0.5 % are late
+    assert list(serving._lateness(due, due + 400_000, server)) == list(serving._lateness(due, few_late, server)) == []
     (late,) = serving._lateness(due, due + 600_000, server)
     assert late.startswith("requests were issued 0.6 ms late (p99), above the limit of 0.5 ms")
-    assert "should have arrived in" in list(serving._lateness(due, due * 2, server))[1]
-    few_late = due + 600_000 * (np.arange(1000) % 200 == 0)  # 0.5 % are late
-    assert list(serving._lateness(due, few_late, server)) == []
     (late,) = serving._lateness(due, few_late, replace(server, percentile=99.9))
     assert "0.6 ms late (p99.9)" in late
 
 
-def test_a_stall_at_the_start_is_no_queue_that_grows():
-    calls = iter(range(10_000))
-    served = run(make(lambda _: time.sleep(0.1 if next(calls) < 8 else 0)), rate=200.0, num=250)
-    assert (served.ended_early, len(served.due)) == (None, 250)
-
-
-def test_a_run_ends_early_once_its_queue_grows_with_the_requests_whose_fate_is_known(monkeypatch):
-    monkeypatch.setattr(batcher, "LEAST_S", 0.5)
+def test_a_run_ends_early_once_a_request_waits_for_long_with_the_requests_whose_fate_is_known():
     served = run(make(sleeps(0.02)), rate=500.0, num=20_000, latency_ms=10.0)
-    assert served.ended_early.startswith("the queue grows: ")
+    assert re.fullmatch(r"\d+ requests wait, the first of them for 2.\d s", served.ended_early)
     answered, missed = served.done >= 0, served.done < 0
-    assert 20 < answered.sum() < 1000
+    assert 50 < answered.sum() < 1000
     assert missed.sum() == served.num_errors > 0
     assert answered[: answered.sum()].all()
     assert others(served) == []
@@ -208,13 +198,8 @@ def test_arrivals_have_the_rate_and_are_as_irregular_as_a_poisson_process():
     assert (due != due_ns(10_000, 500.0, seed=2)).any()
 
 
-@pytest.mark.parametrize("rate", [6e5, 1e308])
-def test_too_many_requests_are_refused_with_a_duration_that_would_do(rate):
+def test_too_many_requests_are_refused():
     assert [num_requests(Server(rate=rate, duration_s=20.0)) for rate in (50.0, 0.01)] == [1000, 1]
-    pattern = (
-        rf"server.rate={re.escape(f'{rate:g}')}: more than 10,000,000 requests: use server.duration_s=(.*) or less"
-    )
-    with pytest.raises(UserError, match=pattern) as refused:
-        num_requests(Server(rate=rate, duration_s=20.0))
-    shorter = float(re.search(pattern, str(refused.value)).group(1))
-    assert 9.8e6 < num_requests(Server(rate=rate, duration_s=shorter)) <= 1e7
+    for rate in (1.1e5, 1e308):
+        with pytest.raises(UserError, match="more than 2,000,000 requests in server.duration_s=20: use a lower rate"):
+            num_requests(Server(rate=rate, duration_s=20.0))

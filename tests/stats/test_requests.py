@@ -18,7 +18,6 @@ from accelbench.stats.requests import (
     rate_at_limit,
     rate_bounds,
     share_bounds,
-    surely_grows,
     verdict,
 )
 
@@ -296,19 +295,3 @@ def test_probes_that_contradict_each_other_widen_the_interval():
 def test_far_from_the_limit_single_probes_give_the_bounds(verdicts, bounds):
     far = [Probe(rate=rate, num=1000, num_missed=0, effect=1.0, load=0.1, verdict=word) for rate, word in verdicts]
     assert rate_bounds(far, 99)[:2] == bounds
-
-
-def outstanding(load, num, rng):
-    """How many requests there are at a hundred times, while so many arrive."""
-    due, done = (times[0] for times in one_worker(rng, 1, num, load, exponential))
-    at = np.linspace(0, due[-1], 100)
-    return at, np.searchsorted(due, at) - np.searchsorted(done, at)
-
-
-def test_a_queue_grows_surely_only_where_more_arrive_than_leave():
-    rng = np.random.default_rng(3)
-    grows = {load: sum(surely_grows(*outstanding(load, 2_000, rng)) for _ in range(80)) for load in (0.9, 0.97, 1.3)}
-    assert grows[0.9] == 0
-    assert grows[0.97] <= at_most(0.01, 80)
-    assert grows[1.3] > 76
-    assert not surely_grows(range(5), range(5))

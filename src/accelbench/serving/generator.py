@@ -22,10 +22,9 @@ MAX_TOGETHER = 4096  # most requests that one write issues, so that the first of
 def main() -> None:
     """Issues requests at the times in a file in shared memory. The file's descriptor is the first argument.
 
-    The file has four rows of int64: times in nanoseconds of CLOCK_MONOTONIC. The process reads the first row, which has
+    The file has two rows of int64: times in nanoseconds of CLOCK_MONOTONIC. The process reads the first row, which has
     the time when each request is due. This row is complete when a line arrives on standard input. Then the process
-    begins to issue requests. It writes the time at which it issued each request into the second row. The server uses
-    the other rows.
+    begins to issue requests. It writes the time at which it issued each request into the second row.
     """
     prctl = ctypes.CDLL(None).prctl
     prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
@@ -44,7 +43,7 @@ def main() -> None:
 
 def _issue(times: memoryview, out: int) -> None:
     now = time.monotonic_ns
-    num = len(times) // 4
+    num = len(times) // 2
     begin = 0
     while begin < num:
         while (left_ns := times[begin] - now()) > 0:

@@ -1,7 +1,6 @@
 """Serves requests: groups them into batches, lets workers compute the batches, and keeps the times of each request."""
 
 import math
-import mmap
 import threading
 import time
 from array import array
@@ -9,7 +8,7 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -25,7 +24,6 @@ ONE_AT_A_TIME = {Protocol.single_stream: (1, 64), Protocol.multi_stream: (8, 662
 # Requests are invalid if their lateness, at percentile 99 or server.percentile, is above this share of the limit.
 MAX_LATE = 0.01
 LATE = "requests were issued"  # the first words of the message about late requests
-MAX_RATE_ERROR = 0.01  # largest relative error of the rate at which requests were issued
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,24 +75,43 @@ def serve(service: Service, protocol: Protocol, server: Server, seed: int, until
     """
     # Only one worker if queries follow one another: a second worker would begin a query before the answer to the first.
     crew = _Crew(service, 1 if protocol in ONE_AT_A_TIME else len(service.workers))
+    defects: list[str] = []
     if protocol == Protocol.server:
-        times, ended_early, defects = _open_loop(crew, server, seed, until_s)
+        with Arrivals(server, seed, until_s) as arrivals:
+            crew.run(arrivals.batches(service.max_batch), arrivals.wait)
+        ended_early = arrivals.ended_early
+        computed = crew.computed()
+        num = arrivals.num_known(len(computed.done))
+        due, issued = arrivals.due[:num].copy(), arrivals.issued[:num].copy()
+        never = np.full(num - len(computed.done), -1)
+        dispatched, done = np.append(computed.dispatched, never), np.append(computed.done, never)
+        if not ended_early and arrivals.num < len(arrivals.due):
+            defects.append(f"the process that issues requests ended after {arrivals.num} of {len(arrivals.due)}")
+        defects += _lateness(due, issued, server)
     else:
-        times = _closed_loop(crew, protocol, server, until_s)
-        ended_early = None
-        defects = []
-        if time.perf_counter() >= until_s:
-            ended_early = batcher.TIME_LIMIT
-    if not len(times[0]):
+        size, least = ONE_AT_A_TIME.get(protocol, (service.max_batch, 1))
+        crew.run(batcher.queries(size, service.max_batch, least, server.duration_s, until_s))
+        ended_early = batcher.TIME_LIMIT if time.perf_counter() >= until_s else None
+        computed = crew.computed()
+        dispatched, done = computed.dispatched, computed.done
+        if protocol in ONE_AT_A_TIME:
+            dispatched = dispatched[::size]
+            done = np.where((done < 0).reshape(-1, size).any(axis=1), -1, done[size - 1 :: size])
+            due = issued = dispatched
+        else:  # all requests are due when the first batch begins
+            due = issued = np.full(len(done), dispatched.min(initial=0))
+    if not len(due):
         raise RuntimeError(f"no request was answered: {ended_early or defects[0]}")
-    batches = Counter(num for nums in crew.nums for num in nums)
     return Served(
-        **dict(zip(("due", "issued", "dispatched", "done"), times, strict=True)),
-        batches=batches,
-        num_padded=sum((crew.size_of(num) - num) * count for num, count in batches.items()),
-        busy_ns=sum(crew.busy_ns),
-        num_workers=len(crew.nums),
-        num_errors=int((times[-1] < 0).sum()),
+        due=due,
+        issued=issued,
+        dispatched=dispatched,
+        done=done,
+        batches=computed.batches,
+        num_padded=sum((crew.size_of(num) - num) * count for num, count in computed.batches.items()),
+        busy_ns=computed.busy_ns,
+        num_workers=len(crew.records),
+        num_errors=int((done < 0).sum()),
         error=crew.error,
         ended_early=ended_early,
         defects=defects,
@@ -102,78 +119,47 @@ def serve(service: Service, protocol: Protocol, server: Server, seed: int, until
     )
 
 
-def _open_loop(crew: "_Crew", server: Server, seed: int, until_s: float) -> tuple[list[Times], str | None, list[str]]:
-    """Serves requests that arrive at random times, whether or not earlier requests have been answered."""
-    with Arrivals(server, seed, until_s) as arrivals:
-        crew.answered = arrivals.answered
-        crew.run(arrivals.batches(crew.service.max_batch), arrivals.wait)
-    dispatched, done = crew.times()
-    due, issued = arrivals.times(len(done))
-    never = np.full(len(due) - len(done), -1)
-    dispatched, done = np.append(dispatched, never), np.append(done, never)
-    defects = [death] if (death := arrivals.death()) else []
-    return [due, issued, dispatched, done], arrivals.ended_early, [*defects, *_lateness(due, issued, server)]
-
-
-def _closed_loop(crew: "_Crew", protocol: Protocol, server: Server, until_s: float) -> list[Times]:
-    """Serves queries one after another. With protocol=offline, serves full batches without a pause."""
-    max_batch = crew.service.max_batch
-    size, least = ONE_AT_A_TIME.get(protocol, (max_batch, 1))
-    memory = mmap.mmap(-1, 16 * batcher.MAX_REQUESTS)  # mmap, so that only used pages take memory with any allocator
-    crew.answered = np.frombuffer(memory, np.int64).reshape(2, -1)
-    crew.run(batcher.queries(size, max_batch, least, server.duration_s, until_s))
-    dispatched, done = crew.times()
-    if protocol not in ONE_AT_A_TIME:
-        due = np.full(len(done), crew.begin_ns)
-        return [due, due, dispatched, done]
-    done = np.where((done < 0).reshape(-1, size).any(axis=1), -1, done[size - 1 :: size])
-    begun = dispatched[::size]
-    return [begun, begun, begun, done]
-
-
 def _lateness(due: Times, issued: Times, server: Server) -> Iterator[str]:
-    """Yields a message if requests were issued too late, or at a rate that differs from `server.rate`."""
-    if not len(due):
-        return
+    """Yields a message if requests were issued too late."""
     limit_ms = MAX_LATE * server.latency_ms
     percent = max(99.0, server.percentile)
-    late_ms = np.percentile(issued - due, percent) / 1e6
+    late_ms = np.percentile(issued - due, percent) / 1e6 if len(due) else 0.0
     if late_ms > limit_ms:
         advice = "use fewer threads to free a core, or lower server.rate, or get real-time priority by `ulimit -r 1`"
         limit = f"{limit_ms:.3g} ms (1 % of server.latency_ms)"
         yield f"{LATE} {late_ms:.3g} ms late (p{percent:g}), above the limit of {limit}: {advice}"
-    asked_s, offered_s = (float(times[-1] - times[0]) / 1e9 for times in (due, issued))
-    if abs(offered_s - asked_s) > max(MAX_RATE_ERROR * asked_s, limit_ms / 1e3):
-        yield f"{len(due)} requests should have arrived in {asked_s:.2f} s, but arrived in {offered_s:.2f} s"
+
+
+class _Computed(NamedTuple):
+    """What the workers computed."""
+
+    dispatched: Times  # when each sample was dispatched
+    done: Times  # when each sample was done; -1: its batch failed
+    batches: Mapping[int, int]  # samples of a batch -> number of such batches
+    busy_ns: int
 
 
 class _Crew:
     """The workers of a service. The first worker runs in the caller's thread, each other worker in a new thread."""
 
     error: str | None = None
-    # Two rows that workers write: when each sample was dispatched, and when it was done (below 0: its batch failed).
-    answered: Times
 
     def __init__(self, service: Service, num: int) -> None:
         self.service = service
-        self.begin_ns = 0  # the time from which batches could begin
-        self.nums = [array("q") for _ in range(num)]  # for each worker, the numbers of samples of its batches
-        self.busy_ns = [0] * num
+        # For each worker, four numbers for each of its batches: the first sample, the number of samples, when the batch
+        # began, and when it ended (below 0: it failed).
+        self.records = [array("q") for _ in range(num)]
         self._taking = threading.Lock()  # held by the worker that waits for the next batch
         self._failure: BaseException | None = None
 
-    def run(self, batches: Batches, wait: Callable[[], None] = lambda: None) -> None:
+    def run(self, batches: Batches, wait: Callable[[], None] | None = None) -> None:
         """Prepares all workers, calls `wait`, then computes the batches.
 
         If memory runs out, or if `service.prepare` fails, this method raises the exception.
         """
-
-        def begin() -> None:
-            wait()
-            self.begin_ns = now_ns()
-
-        self._barrier = threading.Barrier(len(self.nums), action=begin)
-        threads = [threading.Thread(target=self._guarded, args=(index, batches)) for index in range(1, len(self.nums))]
+        num = len(self.records)
+        self._barrier = threading.Barrier(num, action=wait)
+        threads = [threading.Thread(target=self._guarded, args=(index, batches)) for index in range(1, num)]
         for thread in threads:
             thread.start()
         self._guarded(0, batches)
@@ -182,10 +168,16 @@ class _Crew:
         if self._failure is not None:
             raise self._failure
 
-    def times(self) -> tuple[Times, Times]:
-        """Returns when each sample was dispatched and when it was done. The second time is -1 if its batch failed."""
-        dispatched, done = self.answered[:, : sum(map(sum, self.nums))]  # workers take samples in order
-        return dispatched.copy(), np.maximum(done, -1)
+    def computed(self) -> _Computed:
+        """Returns what the workers computed, with the samples in order."""
+        rows = np.concatenate([np.array(record, np.int64).reshape(-1, 4) for record in self.records])
+        _, nums, began, ended = rows[rows[:, 0].argsort()].T
+        return _Computed(
+            dispatched=np.repeat(began, nums),
+            done=np.repeat(np.maximum(ended, -1), nums),
+            batches=Counter(nums.tolist()),
+            busy_ns=int((np.abs(ended) - began).sum()),
+        )
 
     def size_of(self, num: int) -> int:
         """Returns the size to which a batch of `num` samples is padded."""
@@ -204,14 +196,14 @@ class _Crew:
             self._barrier.abort()
 
     def _work(self, worker: int, batches: Batches) -> None:
-        pool, (dispatched, done) = self.service.pool, self.answered
+        pool = self.service.pool
         while True:
             with self._taking:
                 batch = None if self._failure else next(batches, None)
             if batch is None:
                 return
             first, num = batch
-            dispatched[first : first + num] = began_ns = now_ns()  # written before the worker runs, which may hang
+            began_ns = now_ns()
             try:
                 samples = [pool[index % len(pool)] for index in range(first, first + num)]
                 padding = samples[-1:] * (self.size_of(num) - num)
@@ -223,6 +215,4 @@ class _Crew:
                     raise
                 text = f"{type(error).__name__}: {message_of(error)}"
                 self.error = self.error or beginning(one_line(text), MAX_REASON)
-            self.nums[worker].append(num)
-            self.busy_ns[worker] += abs(ended_ns) - began_ns
-            done[first : first + num] = ended_ns
+            self.records[worker].extend((first, num, began_ns, ended_ns))

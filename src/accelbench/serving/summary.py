@@ -42,11 +42,15 @@ def summarised(served: Served, cell: Cell) -> Serving:
         misses = run.misses(round(cell.server.latency_ms * 1e6))
         quantiles = run.bounds
         word = verdict(misses, cell.server.percentile)
-        if served.ended_early:  # because of its time limit, or because the queue surely grows
-            word = Verdict.unknown if served.ended_early == TIME_LIMIT else Verdict.fails
+        if served.ended_early == TIME_LIMIT:
+            word = Verdict.unknown
         judged = {"verdict": word, "num_missed": misses.num_missed, "design_effect": misses.effect}
         judged |= {"miss_share_low": misses.low, "miss_share_high": misses.high}
     percents = sorted({*PERCENTILES, cell.server.percentile}) if cell.protocol != Protocol.offline else ()
+    latencies = []
+    for percent in percents:
+        seconds, low, high = (None if ns is None else _s(ns) for ns in quantiles(percent))
+        latencies.append(Quantile(percentile=percent, seconds=seconds, low=low, high=high))
     return Serving(
         seed=served.seed,
         num_requests=len(due),
@@ -55,7 +59,7 @@ def summarised(served: Served, cell: Cell) -> Serving:
         duration_s=duration_s,
         offered_per_s=(len(due) - 1) / span_s if is_server and span_s else len(due) / duration_s,
         served_per_s=int(answered.sum()) / duration_s,
-        latencies=[_quantile(percent, *quantiles(percent)) for percent in percents],
+        latencies=latencies,
         ended_early=served.ended_early,
         batches={str(size): num for size, num in sorted(served.batches.items())},
         num_padded=served.num_padded,
@@ -90,11 +94,6 @@ def _of_queries(served: Served, percent: float) -> tuple[Bound, Bound, Bound]:
     sample = Sample((served.done - served.due).astype(np.float64))
     low, high = sample.percentile_interval(percent) or (None, None)
     return sample.percentile(percent), low, high
-
-
-def _quantile(percent: float, *bounds_ns: Bound) -> Quantile:
-    value, low, high = (None if ns is None else _s(ns) for ns in bounds_ns)
-    return Quantile(percentile=percent, seconds=value, low=low, high=high)
 
 
 def _s(ns: float) -> float:

@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accelbench.schema.vocab import Verdict
-from accelbench.stats.means import mean_interval, student_quantile
+from accelbench.stats.means import student_quantile
 
 Times = NDArray[np.int64]
 Bound = float | None
@@ -47,8 +47,7 @@ MAX_LOAD = 1.8  # percentile / limit, or limit / percentile; the regression does
 MIN_STEEPNESS, MAX_STEEPNESS = 1.0, 60.0
 OTHERS = (0.7, 1.4)  # the steepness is multiplied by these to widen the interval
 QUANTILE = 1.7  # standard errors; with `OTHERS`, at most 1 in 20 intervals of simulated searches misses the rate
-RATE_ERROR = 0.01  # relative error of the rates, as in `serving.server`
-MIN_INCREMENTS, MAX_INCREMENTS = 5, 20
+RATE_ERROR = 0.01  # relative error of the rates
 NEVER = np.iinfo(np.int64).max  # latency of a request without an answer
 
 
@@ -161,23 +160,6 @@ def verdict(misses: Misses, percentile: float) -> Verdict:
 def num_requests_for(percentile: float) -> int:
     """Returns the minimum number of requests with which a run can surely pass: 651 for the 99th percentile."""
     return math.ceil(FEWEST * math.log(RISK) / math.log(percentile / 100))
-
-
-def surely_grows(at_s: Sequence[float], outstanding: Sequence[float]) -> bool:
-    """Decides whether the number of requests in the system surely grows (Student's t, at 99.5 %).
-
-    Args:
-        at_s: rising times in seconds.
-        outstanding: requests in the system at these times.
-    """
-    # Counts are correlated, and a regression finds a trend in any random walk (Granger and Newbold, Journal of
-    # Econometrics 2, 1974). So the slope is the mean of the increments in at most 20 equal intervals. While a server is
-    # always busy, increments are independent. In a stable queue they cancel each other.
-    num = min(MAX_INCREMENTS, len(at_s) - 1)
-    if num < MIN_INCREMENTS:
-        return False
-    increments = np.diff(np.interp(np.linspace(at_s[0], at_s[-1], num + 1), at_s, outstanding))
-    return mean_interval(increments.tolist(), 0.99)[0] > 0
 
 
 @dataclass(frozen=True, kw_only=True)
