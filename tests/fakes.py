@@ -13,7 +13,6 @@ from pathlib import Path
 
 from accelbench.engines.registry import UNFINISHED, HostSpec
 from accelbench.errors import UnsupportedError, UserError
-from accelbench.measuring import progress
 from accelbench.schema.cell import Cell, Target, Window
 from accelbench.schema.measurement import Block, Measurement, Quantile, Serving, Work
 from accelbench.schema.vocab import (
@@ -296,14 +295,6 @@ def run(
         ENDS[fault]()
     if fault.startswith("import "):
         importlib.import_module(fault.removeprefix("import "))
-    if fault == "await news":
-        news = Path(data_folder, "news")
-        is_early, patience = news.exists(), time.monotonic() + 10
-        progress.done()
-        while not news.exists() and time.monotonic() < patience:
-            time.sleep(0.001)
-        defects = ["the news came early"] if is_early else ["no news"] * (not news.exists())
-        return make_measurement(defects=defects, blocks=blocks)
     if fault == "count":
         return make_measurement(work=work or Work(flops=os.getpid(), bytes=1, num_operators=1), blocks=blocks)
     if fault == "last":

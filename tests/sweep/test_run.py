@@ -2,7 +2,6 @@
 
 import errno
 import os
-from types import SimpleNamespace
 
 import pytest
 
@@ -14,7 +13,6 @@ from accelbench.schema import plan_file, record
 from accelbench.schema.vocab import Device, Engine, Library, Mode, Precision, Protocol, Status
 from accelbench.schema.workload import ModelSpec
 from accelbench.settings.config import Retry
-from accelbench.sinks import delivery
 from fakes import faulty_host, make_cell
 
 
@@ -229,20 +227,6 @@ def test_what_does_not_run_here_is_a_record_with_its_reason_until_it_is_supporte
         patched.setattr("accelbench.grid.plan.why_not", lambda cell, report: "not today")
         assert statuses(swept(of_sizes(8))[0]) == [Status.skipped]
     assert statuses(swept(of_sizes(8))[0]) == [Status.ok]
-
-
-def test_a_record_is_delivered_during_the_next_cell_once_nothing_more_is_timed(swept, project, monkeypatch):
-    sent = []
-
-    def send(record):
-        (project / "data/mnist/news").touch()
-        sent.append(record.cell.batch_size)
-
-    store = SimpleNamespace(deliver=send, relate=lambda cells, report: None)
-    monkeypatch.setattr(delivery, "open_store", lambda root: store)
-    result, _ = swept([make_cell(), make_cell("await news", batch_size=8)], tracking="mlflow")
-    assert [(found.status, found.reason) for found in result.records] == [(Status.ok, None)] * 2
-    assert sent == [32, 8]
 
 
 def test_the_command_line_writes_under_runs_alone_and_through_no_circle_of_links(swept, project):

@@ -22,7 +22,7 @@ from accelbench.engines.goal import GoalRun
 from accelbench.engines.images import is_random
 from accelbench.engines.served import serve
 from accelbench.errors import UnsupportedError
-from accelbench.measuring import checks, progress, schedule
+from accelbench.measuring import checks, schedule
 from accelbench.measuring.checks import Findings, NewNetwork, Observations, ObservedOutput, in_time
 from accelbench.measuring.runner import ONE_RANK, Clock, Compiles, RankGroup, Runner, Step, Timing
 from accelbench.measuring.schedule import Limits
@@ -178,7 +178,6 @@ class CellRun:
         self.known_work, self.requests_path = work, requests
         self.run_steps()
         self.note_resources()
-        progress.done()
         observed = self.observe()
         return None if observed is None else self._collect(observed)
 

@@ -21,7 +21,6 @@ from accelbench.devices.proc import high_water_bytes
 from accelbench.errors import UnsupportedError, UserError
 from accelbench.isolation.messages import Do, Outcome, Request, encode
 from accelbench.lifeline import end_with_starter
-from accelbench.measuring import progress
 from accelbench.project import PACKAGE
 from accelbench.schema.measurement import Measurement
 from accelbench.schema.serialize import load, plain
@@ -41,12 +40,11 @@ NOT_THE_USERS = (*LIBRARIES, str(PACKAGE), str(Path(__file__).parents[1]))
 # On this signal, a child prints its call stack, even while a library's code runs. SIGUSR1 can't be used: Lightning
 # handles it on a cluster.
 STACK_DUMP_SIGNAL = signal.SIGUSR2
-DONE = b"done"
 SAMPLED_S = 1.0  # seconds that a process waits, after its answer, for the host's last sample
 
 
 def main(request: Request, environment: Mapping[str, str], host: "connection.Connection[bytes, bytes]") -> None:
-    """The main function of the child. It sends `DONE` to the host process after all timing, then the `Outcome`.
+    """The main function of the child. It sends the `Outcome` to the host process.
 
     `environment` contains variables that are added to the environment of this process.
     """
@@ -59,7 +57,6 @@ def main(request: Request, environment: Mapping[str, str], host: "connection.Con
     os.environ.update(environment)
     # A new TMPDIR. User code may empty it, but must not remove the socket of the forkserver in the old one.
     os.environ["TMPDIR"] = tempfile.tempdir = tempfile.mkdtemp(prefix="cell-")
-    progress.listeners.append(lambda: host.send_bytes(DONE))
     answer = respond(request)
     if answer.peak_host_bytes is None:
         answer = replace(answer, peak_host_bytes=high_water_bytes())

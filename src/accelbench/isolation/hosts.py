@@ -44,14 +44,12 @@ class Hosts:
     """The host processes of a sweep, one for each `HostSpec.key`. The end of this context kills them all.
 
     A host starts when it is first needed. It is killed if it does not answer a request within the request's
-    `timeout_s` plus `MARGIN_S`. When a cell or a host has ended, `listener` is called with its output. `meanwhile` is
-    called when all timing of a cell is finished, but the cell still runs. `folder` is the TMPDIR of the cells. The end
-    of the context removes it.
+    `timeout_s` plus `MARGIN_S`. When a cell or a host has ended, `listener` is called with its output. `folder` is the
+    TMPDIR of the cells. The end of the context removes it.
     """
 
     def __init__(self, spec_of: Callable[[Cell], HostSpec] = host_spec) -> None:
         self.listener: Callable[[str], None] | None = None
-        self.meanwhile: Callable[[], None] | None = None
         self._spec_of = spec_of
         self._hosts: dict[tuple[object, ...], _Host] = {}
         self._works: dict[str | None, Work] = {}  # settings (see `run`) -> work of a step
@@ -103,7 +101,7 @@ class Hosts:
         # vary.
         counted_as = None if cell.own_code else cell.key_without(("seed", "repeat", "server"))
         request = replace(request, work=self._works.get(counted_as))
-        outcome = self._host(spec).ask(request, self.meanwhile)
+        outcome = self._host(spec).ask(request)
         work = outcome.measurement.work if outcome.measurement else None
         if counted_as and work is not None and not work.uncounted:
             self._works[counted_as] = work
@@ -199,12 +197,11 @@ class _Host:
             self.process.stdin.write(encode(message).encode() + b"\n")
             self.process.stdin.flush()
 
-    def ask(self, request: Request, meanwhile: Callable[[], None] | None = None) -> Outcome:
+    def ask(self, request: Request) -> Outcome:
         """Sends `request`, and returns its outcome.
 
         The status is `killed` if the host dies, or does not answer within the request's `timeout_s` plus `MARGIN_S`. In
         both cases, this method kills the host and its descendants. The first answer has `START_S` more seconds.
-        `meanwhile` is called when all timing is finished. Then the cell's log is shown.
         """
         deadline = time.monotonic() + request.timeout_s + self.margin_s
         self.folder.mkdir(exist_ok=True)  # a cell may have removed it, because it is the cells' TMPDIR
@@ -220,10 +217,6 @@ class _Host:
                     reason = "the process that starts cells died"
                     break
                 line += part
-                if line.startswith(b"\n"):
-                    del line[0]
-                    if meanwhile is not None:
-                        meanwhile()
             self.show(log)
         Path(log.name).unlink(missing_ok=True)
         if reason:

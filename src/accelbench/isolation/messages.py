@@ -2,8 +2,6 @@
 
 sweep  -- Request -->  host  -- the same -->  child
 sweep  <-- Outcome --  host  <-- Outcome --   child
-
-Before the outcome, the child reports that all timing has ended. The host sends this report to the sweep.
 """
 
 import json

@@ -1,10 +1,9 @@
 """The main program of a host: a small process that runs one request after another in processes that it forks.
 
 `hosts.Hosts` starts the host. The first line of its standard input lists the modules that the forkserver preloads. All
-other lines are requests. For each request, the host writes an empty line to a pipe when all timing is finished, and
-later the outcome as one line. If a cell has several processes (ranks), its outcome is the outcome of rank 0. But if a
-rank fails, the cell ends at once, and its outcome is the outcome of that rank. The host ends when its standard input is
-closed.
+other lines are requests. For each request, the host writes the outcome as one line to a pipe. If a cell has several
+processes (ranks), its outcome is the outcome of rank 0. But if a rank fails, the cell ends at once, and its outcome is
+the outcome of that rank. The host ends when its standard input is closed.
 """
 
 import contextlib
@@ -60,9 +59,8 @@ def main(answers: int) -> None:
 
 
 class _Rank:
-    """A process (rank) of a request. Through `pipe`, it sends a report after all timing, and later its answer."""
+    """A process (rank) of a request. It sends its answer through `pipe`."""
 
-    is_timing = True
     is_over = False  # whether the process has answered or died
     answer: Outcome | None = None
 
@@ -80,17 +78,11 @@ class _Rank:
         return self.is_over and (self.answer is None or self.answer.status != Status.ok)
 
     def read(self) -> None:
-        """Reads the next message of the process. If there is none, or only a part of one, the process has died."""
-        try:
-            message = self.pipe.recv_bytes() if self.pipe.poll() else b""
-        except (EOFError, OSError):
-            message = b""
-        if message == child.DONE:
-            self.is_timing = False
-            return
+        """Reads the answer of the process. If there is none, or only a part of one, the process has died."""
         self.is_over = True
-        if message:
-            self.answer = decode(Outcome, message)
+        with contextlib.suppress(EOFError, OSError):
+            if self.pipe.poll():
+                self.answer = decode(Outcome, self.pipe.recv_bytes())
 
     def kill(self) -> None:
         # Kills the data workers of the process too. If the process has ended or has just started, there is no group.
@@ -101,7 +93,7 @@ class _Rank:
 
 
 class _Run:
-    """A request that is running. It calls `send` with "" when all timing is finished, and later with the outcome."""
+    """A request that is running. It calls `send` with the outcome."""
 
     def __init__(self, request: Request, send: Callable[[str], None]) -> None:
         self.request, self.send = request, send
@@ -152,14 +144,11 @@ class _Run:
         first = self.ranks[0]
         deadline = time.monotonic() + self.request.timeout_s
         while (left_s := deadline - time.monotonic()) > 0:
-            was_timing = first.is_timing
             self._read(min(sampler.pause_s, left_s))
             if any(rank.has_failed for rank in self.over):
                 return self._failure()
             if first.answer is not None:
                 return first.answer
-            if was_timing and not first.is_timing:
-                self.send("")
             sampler.sample()
         return self._timeout()
 

@@ -87,7 +87,6 @@ def _measure(context: SweepContext, ready: Prepared, delivery: Delivery) -> list
     records, todo = known(context, ready.planned)
     if records:
         context.say(f"{len(records)} of {len(ready.planned)} cells have their record already.")
-    context.hosts.meanwhile = delivery.deliver
     ends_s = time.monotonic() + (context.options.ends_after_s or math.inf)
     with Session(context, ready, todo) as session:
         context.write_plan(ready.planned)  # not earlier, since the session may refuse the cells
@@ -101,6 +100,7 @@ def _measure(context: SweepContext, ready: Prepared, delivery: Delivery) -> list
             record = session.measure(item)
             records.append(record)
             delivery.add(record)
+            delivery.deliver()
     # In the plan's order: the first setting of each job is its reference, even if it was measured last.
     places = {item.record_name: place for place, item in enumerate(ready.planned)}
     return sorted(records, key=lambda record: places[record.name])
