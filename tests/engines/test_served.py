@@ -102,25 +102,16 @@ def test_a_request_that_raises_is_counted(tmp_path, for_ever):
 
 
 @pytest.mark.parametrize("name", [marked(Engine.onnxruntime, slow=True)])
-def test_batches_of_a_network_of_one_size_are_filled_up(hosts, tmp_path, name):
-    cell = own_cell("OnlyFour", "two_inputs", engine=name, **SERVES)
-    outcome = hosts.run(cell, tmp_path)
-    assert outcome.status == Status.ok, outcome.error or outcome.reason
-    ragged = own_cell("Tokens", "ragged_tokens", engine=name, collate="own_code.padded", **SERVES)
-    assert "all requests must have the same shape" in hosts.run(ragged, tmp_path).reason
-    assert "shape '[4, 32]' is invalid" in hosts.run(replace(cell, batch_size=8), tmp_path).reason
-    serving = outcome.measurement.serving
-    num = sum(serving.batches.values())
-    assert (serving.sizes, serving.num_padded) == ([4], 4 * num - serving.num_requests)
-    assert any("accepts only 4 samples at a time" in note for note in outcome.measurement.notes)
+def test_a_network_of_one_batch_size_is_not_served_by_an_engine_that_exports_it(hosts, tmp_path, name):
+    outcome = hosts.run(own_cell("OnlyFour", "two_inputs", engine=name, **SERVES), tmp_path)
+    assert outcome.status == Status.skipped
+    assert outcome.reason.startswith("torch.export for any batch size (use server.max_batch=1, or engine=pytorch)")
 
 
-def test_cells_that_serve_share_an_exported_network_of_any_size():
+def test_probes_of_one_setting_share_an_exported_network():
     cell = make_cell(engine=Engine.onnxruntime, **SERVES)
-    server = replace(SERVER, rate=9.0, max_delay_ms=2.0)
-    alike = replace(cell, batch_size=8, repeat=1, server=server)
+    alike = replace(cell, repeat=1, server=replace(SERVER, rate=9.0, max_delay_ms=2.0))
     others = [replace(cell, batch_size=1), replace(cell, protocol=Protocol.window), replace(cell, seed=1)]
-    others += [replace(cell, server=replace(SERVER, workers=2))]
     assert host_spec(alike).exported_as == host_spec(cell).exported_as
     assert host_spec(cell).exported_as not in {host_spec(cell).exported_as for cell in others}
 

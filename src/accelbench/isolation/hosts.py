@@ -15,7 +15,7 @@ from contextlib import ExitStack
 from dataclasses import replace
 from multiprocessing import connection
 from pathlib import Path
-from shutil import disk_usage, rmtree
+from shutil import rmtree
 from typing import IO, Any
 
 from accelbench.devices import interpreters
@@ -36,8 +36,7 @@ MARGIN_S = 60.0
 START_S = 600.0
 PROBE_TIMEOUT_S = 300.0
 CHECK_TIMEOUT_S = 60.0
-MAX_EXPORTS_BYTES = 2 << 30  # limit for all exported networks together; the temporary folder may be in memory
-MAX_EXPORTS_SHARE = 0.5  # limit as a share of the disk space that would be free without these networks
+MAX_EXPORTS = 8  # exported networks that are kept; the temporary folder may be in memory
 
 
 class Hosts:
@@ -136,13 +135,11 @@ class Hosts:
 
 
 def make_room(parent: Path) -> None:
-    """Removes all exported networks if they need too much disk space. A later cell exports its network again."""
-    for path in parent.glob(f"{UNFINISHED}*"):  # left by a process that was killed
-        rmtree(path, ignore_errors=True)
-    num_bytes = sum(path.stat().st_size for path in parent.rglob("*") if path.is_file())
-    if num_bytes > min(MAX_EXPORTS_BYTES, MAX_EXPORTS_SHARE * (disk_usage(parent).free + num_bytes)):
-        rmtree(parent, ignore_errors=True)
-        parent.mkdir(exist_ok=True)
+    """Removes the oldest exported networks, so that `parent` has at most `MAX_EXPORTS` after the next export."""
+    unfinished = parent.glob(f"{UNFINISHED}*")  # left by a process that was killed
+    folders = sorted(parent.iterdir(), key=lambda path: path.stat().st_mtime)
+    for folder in [*unfinished, *folders[: 1 - MAX_EXPORTS]]:
+        rmtree(folder, ignore_errors=True)
 
 
 def _only_accelbench(folder: Path) -> str:

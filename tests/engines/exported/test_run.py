@@ -18,7 +18,7 @@ from accelbench.grid.support import MODULES
 from accelbench.judging.row import summarise
 from accelbench.judging.verdict import judge
 from accelbench.schema.cell import Options, Window
-from accelbench.schema.vocab import EXPORTING, Allocator, Engine, Mode, Precision, Protocol, Status
+from accelbench.schema.vocab import EXPORTING, Engine, Mode, Precision, Protocol, Status
 from accelbench.schema.workload import ModelSpec
 from engines.pytorch.test_batches import own_cell
 from fakes import make_cell, make_record
@@ -124,7 +124,7 @@ def test_cells_share_an_export_only_if_it_is_the_same_network():
     cells = [cell, *(replace(cell, **{name: value}) for name, value in others.items())]
     cells += [replace(cell, engine=engine) for engine in EXPORTING if engine != Engine.openvino]
     assert len({host_spec(cell).exported_as for cell in cells}) == len(cells)
-    shares = replace(cell, repeat=1, options=Options(allocator=Allocator.jemalloc), window=Window(), breakdown_s=9.0)
+    shares = replace(cell, repeat=1, window=Window(), breakdown_s=9.0)
     assert host_spec(shares).exported_as == host_spec(cell).exported_as
 
 

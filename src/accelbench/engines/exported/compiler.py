@@ -24,7 +24,7 @@ class Call:
 
     args: tuple[Any, ...] = ()
     kwargs: Mapping[str, Any] = field(default_factory=dict)
-    any_size: bool = False  # whether the exported network should accept any size of the first dimension
+    any_size: bool = False  # whether the exported network must accept any size of the first dimension
 
     def tensors(self) -> list[Tensor]:
         """Returns the tensors of the arguments in the order of the exported network's inputs."""
@@ -119,11 +119,12 @@ def program_of(network: nn.Module, call: Call) -> torch.export.ExportedProgram:
     """
     args = call.args
     kwargs = dict(call.kwargs)
-    shapes = None
+    shapes, exporter = None, "torch.export"
     if call.any_size:  # the keys are the argument names of `TensorOutputs.forward`
         named = {name: value for name, value in (("args", args), ("kwargs", kwargs)) if value}
         first: Any = {0: torch.export.Dim.DYNAMIC}
         shapes = mapped(named, lambda tensor: first)
-    with skipping("torch.export"), torch.no_grad():
+        exporter = "torch.export for any batch size (use server.max_batch=1, or engine=pytorch)"
+    with skipping(exporter), torch.no_grad():
         program = torch.export.export(TensorOutputs(network).eval(), args, kwargs, dynamic_shapes=shapes, strict=False)
     return program  # noqa: RET504  # mypy assumes that a context may suppress exceptions

@@ -30,7 +30,7 @@ from accelbench.engines.pytorch.network_and_data import workload_of
 from accelbench.engines.pytorch.outputs import NetworkOutputs
 from accelbench.engines.pytorch.precision import STORED_DTYPES, cast_tensor
 from accelbench.engines.pytorch.ranks import Ranks
-from accelbench.engines.pytorch.structure import mapped, tensors_in
+from accelbench.engines.pytorch.structure import mapped
 from accelbench.engines.pytorch.training import in_other_mode
 from accelbench.engines.registry import UNFINISHED
 from accelbench.errors import UnsupportedError
@@ -57,7 +57,6 @@ class Artifact:
     num_calibrated: int = 0  # samples used for calibration
     compile_s: float = 0.0  # seconds to compile it before it was saved; about 0 if the engine compiles when it loads
     num_bytes: int  # bytes of its files
-    batch_size: int | None = None  # the only batch size that it accepts; None: any size
 
 
 def export(make: Callable[[Cell], Compiler], cell: Cell, data_folder: Path, folder: Path) -> None:
@@ -127,22 +126,17 @@ class _Run(NetworkOutputs):
     def export(self, folder: Path) -> Artifact:
         """Checks the network's output in PyTorch, then exports the network to `folder`.
 
-        If the cell serves requests, the network should accept any batch size. If such an export fails, the network is
-        exported for the cell's batch size only. Raises UnsupportedError if this export fails too.
+        If the cell serves requests, the network must accept any batch size. Raises UnsupportedError if the export
+        fails.
         """
         compiled = self.compiled
-        any_size = serves_any_size(self.cell)
         self._use_dtype()
         with torch.no_grad():
             self.workload.check_first(self.workload.task.infer(self.network, self.workload.example()))
         self.backend.hold(self.dtype)
-        try:
-            exported, export_s = self._exported(folder, any_size=any_size)
-        except UnsupportedError:
-            if not any_size:
-                raise
-            any_size = False
-            exported, export_s = self._exported(folder, any_size=False)
+        any_size = serves_any_size(self.cell)
+        call = self._call(self.joined(self.requests(2)) if any_size else None)
+        exported, export_s = _timed(compiled.export, self.network, replace(call, any_size=any_size), folder)
         quantize_s, num_calibrated = None, 0
         if self.quantizes:
             calls, num_calibrated = self._calibration()
@@ -155,16 +149,7 @@ class _Run(NetworkOutputs):
             num_calibrated=num_calibrated,
             compile_s=compile_s,
             num_bytes=sum(file.stat().st_size for file in folder.rglob("*") if file.is_file()),
-            batch_size=None if any_size else self.cell.batch_size,
         )
-
-    def _exported(self, folder: Path, *, any_size: bool) -> tuple[Any, float]:
-        """Exports the network. Returns the exported network and the seconds that this took.
-
-        If `any_size`, the exported network accepts every batch size. Otherwise it accepts only the cell's batch size.
-        """
-        call = self._call(self.joined(self.requests(2)) if any_size else None)
-        return _timed(self.compiled.export, self.network, replace(call, any_size=any_size), folder)
 
     def _use_dtype(self) -> None:
         """Sets torch's default dtype to the dtype of the network, as in a step of the PyTorch engine."""
@@ -194,20 +179,16 @@ class _Run(NetworkOutputs):
     def load(self, exported: Path | None, empty: Path) -> None:
         """Loads the network from the folder `exported`.
 
-        If `exported` is None, exports the network to the folder `empty` and loads it from there. Also does so if the
-        network in `exported` does not accept the cell's batch size.
+        If `exported` is None, exports the network to the folder `empty` and loads it from there.
         """
-        folder = exported or empty
-        artifact = None if exported is None else Artifact(**json.loads((folder / FILE).read_text()))
-        if artifact is None or artifact.batch_size not in (None, self.cell.batch_size):
-            folder = empty
+        if exported is None:
             artifact = self.export(empty)
         else:
+            artifact = Artifact(**json.loads((exported / FILE).read_text()))
             self._use_dtype()  # again, because the user's code has run
             self.backend.hold(self.dtype)
-        self.serving_sizes = () if artifact.batch_size is None else [self.cell.batch_size]
         self.artifact = artifact
-        self.path = folder / artifact.file
+        self.path = (exported or empty) / artifact.file
         _, load_s = _timed(self.compiled.load, self.path)
         if self.backend.flushes_denormals:
             flush_denormals()  # again, because an engine may have reset this thread
@@ -225,15 +206,6 @@ class _Run(NetworkOutputs):
     def new_step(self) -> InferStep:
         self.step = self._step(self.compiled)
         return self.step
-
-    def requests(self, num: int) -> list[Any]:
-        pool = super().requests(num)
-        if len({tuple(tensor.shape for tensor in tensors_in(request)) for request in pool}) > 1:
-            why = "all requests must have the same shape, but model.batch returned several shapes"
-            raise UnsupportedError(
-                f"engine={self.cell.engine}: {why}: make all batches equally long in model.batch, or use engine=pytorch"
-            )
-        return pool
 
     def further_step(self) -> InferStep:
         further = type(self.compiled)(self.cell)
@@ -311,8 +283,6 @@ class _Run(NetworkOutputs):
 
     def notes(self) -> Iterator[str]:
         yield from super().notes()
-        if serves_any_size(self.cell) and (size := self.artifact.batch_size) is not None:
-            yield f"the exported network accepts only {size} samples at a time, so smaller batches are filled up"
         if self.quantizes:
             formats = self.ran.formats
             num_integers = sum(num for name, num in formats.items() if name in INTEGERS)

@@ -8,18 +8,17 @@ from dataclasses import replace
 from accelbench.engines.pytorch import spec as of_torch
 from accelbench.engines.registry import HostSpec
 from accelbench.schema.cell import Cell
-from accelbench.schema.serialize import digest
-from accelbench.schema.vocab import QUANTIZED, SERVING, Engine
+from accelbench.schema.vocab import SERVING, Engine
 
 EXPORTER = "torch.export._trace"  # torch.export imports it in its first call, which takes a third of a second
 # Modules with slow imports that start no threads. Modules that are not installed are ignored.
 PRELOADED = {Engine.onnxruntime: ("torch.onnx._internal.exporter._core",), Engine.openvino: ("openvino",)}
 # Settings that affect only the measurement, not the exported network.
-OF_MEASUREMENT = ("repeat", "protocol", "epochs", "warmup", "steps", "window", "server", "breakdown_s", "budget_s")
+OF_MEASUREMENT = ("repeat", "epochs", "warmup", "steps", "window", "server", "breakdown_s", "budget_s")
 
 
 def serves_any_size(cell: Cell) -> bool:
-    """Is true if the exported network should accept every batch size. An export for each size would take too long."""
+    """Is true if the exported network must accept every batch size. An export for each size would take too long."""
     return cell.protocol in SERVING and cell.batch_size > 1
 
 
@@ -30,14 +29,7 @@ def host_spec(cell: Cell) -> HostSpec:
     """
     base = of_torch.host_spec(cell)
     engine = f"accelbench.engines.{cell.engine}.engine"
-    # `exported_as` includes `threads`: LAPACK makes orthogonal weights, and its rounding depends on the threads.
-    settings = cell.settings()
-    settings["options"] = {**settings["options"], "allocator": None}
-    if cell.engine != Engine.aotinductor:  # only AOTInductor compiles for the cell's precision before it saves
-        settings["precision"] = cell.precision in QUANTIZED
-    settings |= {"any_size": serves_any_size(cell), "instances": cell.num_instances}  # instances divide the threads
-    if serves_any_size(cell) and not cell.model.samples:  # `model.samples`: the rows of an output depend on the batch
-        del settings["batch_size"]
-    exported_as = digest({name: value for name, value in settings.items() if name not in OF_MEASUREMENT})
+    # The key has `threads`: LAPACK makes orthogonal weights, and its rounding depends on the threads.
+    exported_as = cell.key_without(OF_MEASUREMENT)
     preload = (*base.preload, engine, EXPORTER, *PRELOADED.get(cell.engine, ()))
     return replace(base, engine=engine, preload=preload, exported_as=exported_as)
