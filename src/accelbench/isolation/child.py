@@ -25,7 +25,7 @@ from accelbench.project import PACKAGE
 from accelbench.schema.measurement import Measurement
 from accelbench.schema.serialize import load, plain
 from accelbench.schema.text import is_out_of_memory, message_of, summary
-from accelbench.schema.vocab import Allocator, Status
+from accelbench.schema.vocab import Status
 
 # torch's messages if a device lacks an operation in a floating-point format. The cell is then skipped.
 NOT_IMPLEMENTED = re.compile(
@@ -99,11 +99,7 @@ def _measured(engine: Any, request: Request) -> Outcome:
     if measurement is None:  # only the first rank has a measurement
         return Outcome(status=Status.ok)
     if (allocator := allocators.running()) is not None:
-        notes = measurement.notes
-        if request.cell.options.allocator == Allocator.default and allocator.word != "glibc":
-            ran = f"{allocator.word} ({allocator.library})"
-            notes = [*notes, f"allocator=default ran with {ran}: environment variables of this machine select it"]
-        measurement = replace(measurement, allocator=allocator.word, allocator_library=allocator.library, notes=notes)
+        measurement = replace(measurement, allocator=allocator.word, allocator_library=allocator.library)
     try:
         load(Measurement, plain(measurement))
     except (TypeError, ValueError) as error:  # such as a TypeError because of a NumPy number

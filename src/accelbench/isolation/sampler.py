@@ -19,11 +19,9 @@ MB = 1e6  # bytes
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 # The kernel counts processor time in ticks of 10 ms. Over less than five ticks, a utilisation is too coarse.
 SHORTEST_INTERVAL_S = 0.05
-# A sample takes processor time from the cell: 0.1 ms on idle cores, 0.5 ms on busy ones, whose caches do not hold the
-# sampler's data. The pause after a sample is 500 times as long, so the cell loses 0.2 %. With many processes, a sample
-# takes more than 1 ms, and the cell loses more, because utilisation, power and energy need two samples a second.
-PAUSE_PER_COST = 500
-SHORTEST_PAUSE_S, LONGEST_PAUSE_S = 0.1, 0.5
+# Seconds between two samples. A sample takes processor time from the cell: 0.1 ms on idle cores, 0.5 ms on busy ones,
+# whose caches do not hold the sampler's data. So the cell loses up to 0.25 %, or more if it has many processes.
+PAUSE_S = 0.2
 MAX_THREADS = 64  # threads whose waiting time is read; each takes about 10 us
 # NVML's reasons for low GPU clocks, without the limits that a user has set: hardware slowdown, temperature (measured by
 # the driver or by the hardware), power brake (nvml.h, nvmlClocksEventReason...).
@@ -98,7 +96,7 @@ class _Counters(NamedTuple):
 
 
 class Sampler:
-    """Samples the cell's processes at each call of `sample`. The host waits `pause_s` seconds between two calls.
+    """Samples the cell's processes at each call of `sample`. The host waits `PAUSE_S` seconds between two calls.
 
     In percentages, 100 is one core. The main series are:
 
@@ -125,7 +123,6 @@ class Sampler:
         self._values: dict[str, list[float | None]] = {}
         self._memory_bytes: list[int] = []
         self._last: _Counters | None = None  # None after the first process has ended
-        self.pause_s = SHORTEST_PAUSE_S
         with contextlib.suppress(OSError):  # the process has ended, or the system has no /proc
             self._started_s = started_boot_s(pid)
             self._cores = os.sched_getaffinity(0)
@@ -136,7 +133,6 @@ class Sampler:
         before = self._last
         if before is None:
             return
-        start_s = time.thread_time()
         try:
             self._last = now = self._read_counters()
         except OSError:
@@ -149,8 +145,6 @@ class Sampler:
         self._times_s.append(time.clock_gettime(time.CLOCK_BOOTTIME) - self._started_s)
         for name, value in sampled.items():
             self._values.setdefault(name, []).append(value)
-        rest_s = PAUSE_PER_COST * (time.thread_time() - start_s)
-        self.pause_s = min(max(SHORTEST_PAUSE_S, rest_s), LONGEST_PAUSE_S)
 
     def series(self, peak_bytes: int | None = None, until_s: float | None = None) -> SystemSeries:
         """Returns all samples up to now.

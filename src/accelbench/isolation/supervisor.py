@@ -24,7 +24,7 @@ from accelbench.devices.gpu import in_use
 from accelbench.devices.proc import oom_kills
 from accelbench.isolation import child
 from accelbench.isolation.messages import Do, Outcome, Request, decode, encode
-from accelbench.isolation.sampler import Sampler, children, end_orphans
+from accelbench.isolation.sampler import PAUSE_S, Sampler, children, end_orphans
 from accelbench.lifeline import adopt_orphans
 from accelbench.schema.secrets import masked
 from accelbench.schema.vocab import Device, Status
@@ -144,7 +144,7 @@ class _Run:
         first = self.ranks[0]
         deadline = time.monotonic() + self.request.timeout_s
         while (left_s := deadline - time.monotonic()) > 0:
-            self._read(min(sampler.pause_s, left_s))
+            self._read(min(PAUSE_S, left_s))
             if any(rank.has_failed for rank in self.over):
                 return self._failure()
             if first.answer is not None:

@@ -15,8 +15,6 @@ from typing import Any
 import torch
 
 from accelbench.data.arrays import load_split
-from accelbench.devices.cpu import has_fast_integers
-from accelbench.devices.registry import look
 from accelbench.engines.exported.compiler import Call, Compiler, EngineReport, call_of
 from accelbench.engines.exported.spec import serves_any_size
 from accelbench.engines.formats import INTEGERS, word_for
@@ -287,8 +285,6 @@ class _Run(NetworkOutputs):
             formats = self.ran.formats
             num_integers = sum(num for name, num in formats.items() if name in INTEGERS)
             yield f"int8: {num_integers} of {sum(formats.values())} matrix products multiply integers"
-            if not has_fast_integers(look(self.cell.device)):
-                yield "int8: this CPU lacks the instructions for int8 (VNNI or AMX), so int8 is hardly faster than fp32"
             yield f"int8: calibrated on {self.artifact.num_calibrated} samples"
 
 
