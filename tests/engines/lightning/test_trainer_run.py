@@ -3,13 +3,9 @@
 from dataclasses import replace
 
 import pytest
-import torch
 
 from accelbench.engines.lightning import engine
-from accelbench.engines.lightning.trainer_run import NetworkRun
 from accelbench.engines.pytorch import engine as pytorch
-from accelbench.engines.pytorch.backends import Backend
-from accelbench.engines.pytorch.ranks import Ranks
 from accelbench.judging.verdict import judge
 from accelbench.schema.vocab import Device, Engine, Mode, Phase, Pipeline, Precision, Protocol, Status
 from accelbench.schema.workload import DataSpec, ModelSpec
@@ -99,24 +95,6 @@ def test_two_devices_train_as_one(hosts, digits):
     outcome = hosts.run(cell(model=plain, devices=2, protocol=Protocol.window, breakdown_s=0.02), digits)
     assert outcome.status == Status.ok, outcome.error
     assert outcome.measurement.breakdown.phases_s
-
-
-class OfTorch(Backend):
-    """The CPU as a stand-in for a device of torch.accelerator, which Lightning does not know."""
-
-    torch_type = "xpu"
-
-    def device(self):
-        return torch.device("cpu")
-
-
-@pytest.mark.parametrize("mode", [Mode.train, Mode.infer])
-def test_on_a_device_that_lightning_does_not_know_it_trains_as_the_bare_loop(digits, mode):
-    measurement = NetworkRun(cell(mode=mode), digits, OfTorch(), Ranks(1)).measure()
-    expected = pytorch.run(cell(mode=mode), digits)
-    assert measurement.loss == (None if mode == Mode.infer else pytest.approx(expected.loss, rel=1e-6))
-    assert measurement.num_steady_samples == expected.num_steady_samples
-    assert measurement.warnings == []
 
 
 @needs("torch_xla")

@@ -5,7 +5,6 @@ the work at the end of an epoch.
 """
 
 import importlib
-import time
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
@@ -32,8 +31,6 @@ from accelbench.schema.measurement import Observed, Work
 from accelbench.schema.ranges import MAX_COUNT
 from accelbench.schema.vocab import Mode
 
-# Settings of the cell that are attributes of the Trainer. The module's code may change the attributes.
-STEP_SETTINGS = ("accumulate_grad_batches", "gradient_clip_val")
 MAX_EPOCHS = 1000  # Lightning's default. Learning rate schedules use this number; the loop does not stop there.
 
 
@@ -52,6 +49,7 @@ class ModuleRun(NetworkRun):
             cell = replace(cell, breakdown_s=0.0)
         super().__init__(cell, data_folder, backend, ranks)
         self.package = self.workload.package
+        self.left_out: list[str] = []  # callbacks of the module that do not run
         self.is_plain = False
         if self.goal is not None:
             self.workload.check_validates()
@@ -65,7 +63,7 @@ class ModuleRun(NetworkRun):
 
     def settings(self) -> dict[str, Any]:
         return {
-            **{name: getattr(self.trainer_settings, name) for name in STEP_SETTINGS},
+            **vars(self.trainer_settings),
             "devices": 1,
             "max_epochs": self.cell.epochs if self.fits else MAX_EPOCHS,
             "limit_val_batches": 1.0 if self.fits else 0,
@@ -74,30 +72,22 @@ class ModuleRun(NetworkRun):
         }
 
     def arguments(self) -> dict[str, Any]:
-        setup = self.trainer.strategy.setup  # copies the module and its optimisers to the device
-
-        def timed(trainer: Any) -> None:
-            start = time.perf_counter()
-            setup(trainer)
-            self.workload.build_s += time.perf_counter() - start
-
-        self.trainer.strategy.setup = timed
         return {"datamodule": self.workload.data}
 
-    def run_steps(self) -> None:
-        super().run_steps()
-        for name in STEP_SETTINGS:
-            value = getattr(self.trainer, name)
-            setting = getattr(self.trainer_settings, name)
-            if value != setting:
-                self.changes.append(f"the user's code set trainer.{name}={value}, but the cell asked for {setting}")
+    def leave_out_callbacks(self) -> None:
+        """Removes those callbacks of the module that end the training or save files."""
+        library = importlib.import_module(f"{self.package}.callbacks")
+        callbacks = self.trainer.callbacks
+        for callback in list(callbacks):
+            if isinstance(callback, library.EarlyStopping | library.Checkpoint):
+                callbacks.remove(callback)
+                self.left_out.append(type(callback).__name__)
 
     def begin_loop(self) -> None:
         self.observer.handle.remove()
         self.observer = Observer(self.module)  # a new one: Lightning's setup may have made layers
         super().begin_loop()
         self.num_params = zoo.num_params(self.module)
-        self.build_s = self.workload.build_s
         if self.trains and self.goal is None:
             self.trainer.fit_loop.max_epochs = -1  # no limit: the clock ends the loop; schedules exist already
             for config in self.trainer.lr_scheduler_configs:
@@ -120,17 +110,13 @@ class ModuleRun(NetworkRun):
         self.note_resources()
         yield from super().after_window()
         yield Ask(within=KEEPS_BATCH)
-        self._note_step(self.workload.batches.last, self.hooks_of_loop.batch)
+        self._note_step(self.hooks_of_loop.batch)
         self.work = self.known_work
         if not self.is_one_step and self.work is None:
             self.work = yield from self._count()
 
-    def _note_step(self, loaded: Any, batch: Any) -> None:
-        """Records the batch and the output of a step.
-
-        `loaded` is the batch that the loader returned. `batch` is the batch that `training_step` or `predict_step` got.
-        The module's hooks may have changed it.
-        """
+    def _note_step(self, batch: Any) -> None:
+        """Records the output of a step, and its batch. This is the batch that `training_step` or `predict_step` got."""
         outputs = self.hooks_of_loop.outputs
         self.observer.see(None, outputs)  # in training, `forward` may not run
         loss = outputs.get("loss") if self.trains and outputs else None
@@ -139,12 +125,6 @@ class ModuleRun(NetworkRun):
         self.workload.batch_of_step = structure.on_host(batch)
         if not structure.num_rows(batch):
             self.observations.unchecked[OUTPUT] = "accelbench finds no tensors in the batches"
-        first = next(zip(structure.tensors_in(loaded), structure.tensors_in(batch), strict=False), None)
-        if first is None or self.cell.model.samples is not None:
-            return
-        before, after = (tensor.shape for tensor in first)
-        if before[1:] == after[1:] and after[:1] < before[:1]:
-            self.changes.append(f"the module's hooks removed {before[0] - after[0]} of the {before[0]} rows of a batch")
 
     def keep_last(self) -> None:
         if not self.trains and OUTPUT not in self.observations.unchecked:
@@ -231,5 +211,5 @@ class ModuleRun(NetworkRun):
 
     def notes(self) -> Iterator[str]:
         yield from NetworkOutputs.notes(self)
-        if self.goal is None and self.trains and self.last_result is None:
-            yield "training_step returns no loss, so only the weights were checked for infinite numbers and NaN"
+        if self.left_out:
+            yield f"callbacks that end the training or save files were left out: {', '.join(self.left_out)}"

@@ -8,7 +8,6 @@ from functools import partial
 from typing import Any
 
 from lightning_fabric.accelerators import XLAAccelerator
-from lightning_utilities.core import rank_zero
 from pytorch_lightning.plugins.precision.xla import XLAPrecision
 from torch import nn
 
@@ -26,20 +25,12 @@ MIXED = {Precision.fp16_mixed: "16-mixed", Precision.bf16_mixed: "bf16-mixed"}
 def hush_lightning() -> None:
     """Suppresses two warnings of Lightning, on predictions that are None and on training without validation.
 
-    Here, such predictions and such training are intended. All other warnings of Lightning are shown. They remain
-    warnings even if the user's code turns warnings into errors.
+    Here, such predictions and such training are intended. All other warnings of Lightning are shown.
     """
     for name in ("pytorch_lightning", "lightning_fabric"):
         logging.getLogger(name).setLevel(logging.ERROR)
-    rank_zero._warn = _warn
-
-
-def _warn(message: str | Warning, stacklevel: int = 2, **kwargs: Any) -> None:
-    with warnings.catch_warnings():
-        warnings.simplefilter("default")
-        for note in ("predict returned None", "You defined a `validation_step`"):
-            warnings.filterwarnings("ignore", message=note)
-        warnings.warn(message, stacklevel=stacklevel + 1, **kwargs)
+    for note in ("predict returned None", "You defined a `validation_step`"):
+        warnings.filterwarnings("ignore", message=note)
 
 
 def trainer_for(package: str, precision: Precision, backend: Backend, **settings: Any) -> Any:
@@ -54,8 +45,8 @@ def trainer_for(package: str, precision: Precision, backend: Backend, **settings
     # torch.nn.
     XLAAccelerator.is_available = staticmethod(lambda: kind == "xla")
     settings["accelerator"] = kind
-    if kind not in ("cpu", "cuda"):
-        settings |= _on_one_device(lightning, backend)
+    if kind == "xla":
+        settings |= _on_xla_device(lightning, backend)
     return lightning.Trainer(
         num_sanity_val_steps=0,
         check_val_every_n_epoch=None,
@@ -68,22 +59,16 @@ def trainer_for(package: str, precision: Precision, backend: Backend, **settings
     )
 
 
-def _on_one_device(lightning: Any, backend: Backend) -> dict[str, Any]:
-    """Returns settings that make the Trainer use the backend's device even if Lightning does not support it.
-
-    Lightning does not support some devices of `torch.accelerator`. It does not support torch_xla on the CPU either.
-    """
+def _on_xla_device(lightning: Any, backend: Backend) -> dict[str, Any]:
+    """Returns settings that make the Trainer use the backend's XLA device. Lightning knows only TPUs."""
     device = backend.device()
-    is_xla = backend.torch_type == "xla"
-    base = lightning.accelerators.XLAAccelerator if is_xla else lightning.accelerators.CPUAccelerator
     methods = {
         "parse_devices": staticmethod(int),
         "get_parallel_devices": staticmethod(lambda num: [device]),
         "setup_device": lambda accelerator, device: None,  # the backend has set it up
     }
-    strategies = lightning.strategies
-    strategy = strategies.SingleDeviceXLAStrategy if is_xla else strategies.SingleDeviceStrategy
-    return {"accelerator": type("BackendsDevice", (base,), methods)(), "strategy": strategy(device)}
+    accelerator = type("BackendsDevice", (lightning.accelerators.XLAAccelerator,), methods)()
+    return {"accelerator": accelerator, "strategy": lightning.strategies.SingleDeviceXLAStrategy(device)}
 
 
 def plugin_for(precision: Precision, torch_type: str, package: str) -> Any:

@@ -113,7 +113,9 @@ class NetworkRun(Run):
             hooks = EpochHooks
         # The Trainer accepts only subclasses of the class Callback in its own package.
         base = importlib.import_module(self.package).Callback
-        self.hooks_of_loop = type(hooks.__name__, (hooks, base), {})(self)
+        # Lightning calls `setup` before the callbacks of the user's module, which it adds after this one.
+        methods = {"setup": lambda *_, **options: self.leave_out_callbacks()}
+        self.hooks_of_loop = type(hooks.__name__, (hooks, base), methods)(self)
         self.module = self.new_module()
         self.trainer = trainer_for(
             self.package,
@@ -127,6 +129,9 @@ class NetworkRun(Run):
         self.hooks_of_loop.drive(partial(loop, self.module, **self.arguments()))
         if not self.trains:
             self.backend.place(self.network).eval()  # Lightning has moved it to the host, and restored its mode
+
+    def leave_out_callbacks(self) -> None:
+        """Removes callbacks of the user's module that must not run. Called before they run."""
 
     def new_module(self) -> Any:
         """The LightningModule that the Trainer runs."""

@@ -2,7 +2,6 @@
 
 import importlib
 import inspect
-import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from functools import partial
@@ -126,16 +125,13 @@ class UserModule:
         self.cell = cell
         self.trains = cell.mode == Mode.train
         self.flag = f"model.target={cell.model.definition}"  # the name of the module in messages
-        self.left_out: list[str] = []
 
     def _begin(self) -> None:
         """Builds the measured module and its data, and finds the loader.
 
         Raises UserError if no method makes a loader. Raises UnsupportedError if `training_step` fetches batches itself.
         """
-        start = time.perf_counter()
         self.module = self._new_module()
-        self.build_s = time.perf_counter() - start
         self.package = lightning_package(type(self.module), MODULE) or ""
         target = self.cell.data.target
         self.data = None if target is None else self._new_data(target)
@@ -150,7 +146,6 @@ class UserModule:
             self.module.predict_step = partial(_forward, self.module)
         elif self.trains and "dataloader_iter" in inspect.signature(self.module.training_step).parameters:
             raise UnsupportedError("training_step(dataloader_iter) fetches batches itself: use training_step(batch)")
-        self._leave_out_callbacks()
 
     def count_batches(self, mark: Callable[[Phase], None]) -> None:
         """Wraps the user's loader in a CountedLoader, and makes Lightning use the wrapper.
@@ -222,13 +217,11 @@ class UserModule:
         """Returns None, because the tokens of a user's module are not counted."""
 
     def notes(self) -> Iterator[str]:
-        """Yields notes on the methods of the user's module that ran and on the callbacks that were left out."""
+        """Yields notes on the user's data, and on the methods of the user's module that ran."""
         yield f"nobody verified the data of {self.cell.data.target or self.cell.model.definition}"
         if not self.trains:
             method = "predict_step" if self.predicts else "forward with the first element of a tuple"
             yield f"inference runs {method}, on batches of {self.loader}"
-        if self.left_out:
-            yield f"callbacks that end the training or save files were left out: {', '.join(self.left_out)}"
 
     def _new_module(self) -> Any:
         """Makes a module. The cell's seed determines its weights.
@@ -265,23 +258,6 @@ class UserModule:
         """Is true if a module or a data module overrides the method `name` of Lightning's base class."""
         base = getattr(importlib.import_module(self.package), MODULE if module is self.module else DATA)
         return getattr(type(module), name) is not getattr(base, name)
-
-    def _leave_out_callbacks(self) -> None:
-        """Removes those callbacks of the module that end the training or save files."""
-        configure = self.module.configure_callbacks
-        library = importlib.import_module(f"{self.package}.callbacks")
-
-        def configured() -> list[Any]:
-            of_user, callbacks = configure(), []
-            self.left_out.clear()
-            for callback in of_user if isinstance(of_user, list | tuple) else [of_user]:
-                if isinstance(callback, library.EarlyStopping | library.Checkpoint):
-                    self.left_out.append(type(callback).__name__)
-                else:
-                    callbacks.append(callback)
-            return callbacks
-
-        self.module.configure_callbacks = configured
 
 
 def _forward(module: nn.Module, batch: Any, batch_idx: int = 0) -> Any:
