@@ -1,13 +1,12 @@
 """Finds the largest batch that fits in memory. Each try is a process that runs one step and leaves a record.
 
-The largest batch is estimated from the peak memory of small batches. Large batches are tried only near the estimate.
+Batches are doubled until one does not fit. Then the gap to the largest batch that fits is halved.
 """
 
 import io
 import time
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
-import psutil
 from rich.console import Console
 
 from accelbench.data.arrays import read_counts
@@ -28,11 +27,6 @@ MAX_BATCH = 1 << 20
 GB = 1e9
 # The search ends when the smallest batch that does not fit exceeds the largest batch that fits by at most this share.
 TOLERANCE = 1 / 8
-# The shares of an estimate that are tried, in this order. If the estimate is right, the limit is between them.
-GUESS_SHARES = (0.95, 1.06)
-# Two peaks give an estimate if they differ by at least this share of the memory. Smaller differences are noise.
-MIN_GROWTH = 0.15
-GROWTH = 4  # without an estimate, the next batch is larger by this factor. It should fit, as `MIN_GROWTH` * 4 < 1
 
 
 @dataclass
@@ -41,66 +35,24 @@ class Tries:
 
     start: int
     most: int = MAX_BATCH
-    memory: int | None = None  # bytes; None if unknown
     largest: int | None = None  # largest batch that fits
     smallest: int | None = None  # smallest batch that does not fit
-    peaks: dict[int, int] = field(default_factory=dict)  # batch -> its peak memory in bytes, if known
 
-    def add(self, batch: int, fits: bool, peak: int | None) -> None:
+    def add(self, batch: int, fits: bool) -> None:
         if fits:
             self.largest = batch
         else:
             self.smallest = batch
-        if fits and peak is not None:
-            self.peaks[batch] = peak
 
     def next(self) -> int | None:
-        """Returns the batch to try next. Returns None if the largest batch is found.
-
-        The first of these rules that applies is used:
-        1. If no batch has fitted yet: `start`, or half of the smallest batch that was tried.
-        2. If there is an estimate between the bounds: a batch just below it, then a batch just above it.
-        3. If every batch has fitted: a batch `GROWTH` times as large as the largest.
-        4. A batch midway between the largest batch that fits and the smallest batch that does not.
-        """
+        """Returns the batch to try next. Returns None if the largest batch is found."""
         largest, smallest = self.largest, self.smallest
         if largest is None:
             return self.start if smallest is None else smallest // 2 or None
-        gap = self.most - largest if smallest is None else smallest - largest - max(1, int(TOLERANCE * largest))
-        if gap <= 0:
-            return None
-        guess = self.guess() or 0
-        for share in GUESS_SHARES:
-            batch = int(share * guess)
-            if largest < batch < (smallest or self.most):
-                return batch
-        return min(GROWTH * largest, self.most) if smallest is None else (largest + smallest) // 2
-
-    def guess(self) -> int | None:
-        """Estimates the largest batch that fits, by a line through the peak memory of two batches.
-
-        Returns None if the memory is unknown, if fewer than two peaks are known, or if they differ too little.
-        """
-        if self.memory is None or len(self.peaks) < 2:
-            return None
-        small, large = min(self.peaks), max(self.peaks)
-        growth = self.peaks[large] - self.peaks[small]
-        if growth < MIN_GROWTH * self.memory:
-            return None
-        return large + int((self.memory - self.peaks[large]) * (large - small) / growth)
-
-    def say_so_far(self, console: Console) -> None:
-        if self.largest is None:
-            say(console, "No batch has fitted yet.")
-            return
-        say(console, f"{self.largest:,} fits{self.took(self.largest)}.")
-        guess = self.guess() or 0
-        if guess > self.largest:
-            say(console, f"About {guess:,} should fit, estimated from the memory of smaller batches.")
-
-    def took(self, batch: int) -> str:
-        """The memory of a batch in words; empty if unknown."""
-        return f", which takes {self.peaks[batch] / GB:.1f} GB" if batch in self.peaks else ""
+        if smallest is None:
+            return min(2 * largest, self.most) if largest < self.most else None
+        is_close = smallest - largest <= max(1, TOLERANCE * largest)
+        return None if is_close else (largest + smallest) // 2
 
 
 def find(
@@ -123,9 +75,7 @@ def find(
     if cell.batch_size > most:
         raise UserError(f"batch_size={cell.batch_size}: is larger than the largest batch to try: use at most {most}")
     memory = look(cell.device).memory_bytes
-    if memory is not None and cell.device == Device.cpu:  # other programs use a part of it
-        memory = min(memory, psutil.virtual_memory().available)
-    tries = Tries(cell.batch_size, most, memory)
+    tries = Tries(cell.batch_size, most)
     bound = "" if memory is None else f" in {memory / GB:.1f} GB of memory on the {cell.device}"
     say(console, f"Trying batches of {cell.batch_size:,} to {most:,} samples{bound} ...")
     # In training, the optimizer allocates its memory at the end of the first step. So the second step needs the most.
@@ -136,43 +86,48 @@ def find(
     quiet = console if options.verbose else Console(file=io.StringIO())
     ends_s = time.monotonic() + budget_s
     wall_s = 0.0
+    took = ""  # the memory of the largest batch that fits, in words
+    so_far = "No batch has fitted yet"
     why_smallest = ""
     while (batch := tries.next()) is not None:
         takes_s = wall_s * max(1.0, batch / (tries.largest or batch))
         if time.monotonic() + takes_s > ends_s:
-            tries.say_so_far(console)
             why = f"it takes about {takes_s:.0f} s, longer than the rest of --budget (default: 1m)"
-            say(console, f"{batch:,} was not tried: {why}.")
+            say(console, f"{so_far}. {batch:,} was not tried: {why}.")
             break
         done = run.run([replace(step, batch_size=batch)], options, quiet, hosts=hosts, show=lambda result: None)
         done.check_request()
         options = replace(options, out=str(done.folder.relative_to(done.folder.parents[1])))
         (record,) = done.records
         fits = record.status == Status.ok
-        tries.add(batch, fits, _peak_bytes(record))
-        outcome = f"fits{tries.took(batch)}" if fits else f"{record.status}: {record.reason}"
-        say(console, f"{batch:,} samples, {record.wall_s:.0f} s: {outcome}")
+        tries.add(batch, fits)
         if fits:
             wall_s = record.wall_s
-        elif record.status in (Status.oom, Status.killed):
-            why_smallest = f"{batch:,} does not ({record.reason})"
-        else:
-            tries.say_so_far(console)
-            say(console, f"The search ended: {record.label}: {record.status}: {record.reason}")
+            took = _memory_text(record)
+            so_far = f"{batch:,} fits{took}"
+        outcome = f"fits{took}" if fits else f"{record.status}: {record.reason}"
+        say(console, f"{batch:,} samples, {record.wall_s:.0f} s: {outcome}")
+        if fits:
+            continue
+        if record.status not in (Status.oom, Status.killed):
+            say(console, f"{so_far}. The search ended: {record.label}: {outcome}")
             return 1
+        why_smallest = f"{batch:,} does not ({record.reason})"
     else:
         if tries.largest is None:
             say(console, "No batch fits: not even one sample does.")
             return 1
         above = why_smallest or f"more than {most:,} was not tried"
-        say(console, f"The largest batch that fits: {tries.largest:,}{tries.took(tries.largest)}; {above}.")
+        say(console, f"The largest batch that fits: {tries.largest:,}{took}; {above}.")
     if options.out is not None:
         say(console, f"Records of the tries: {options.out}")
     return 0
 
 
-def _peak_bytes(record: Record) -> int | None:
-    if record.measurement is None:
-        return None
-    on_cpu = record.cell.device == Device.cpu
-    return record.measurement.peak_host_bytes if on_cpu else record.measurement.peak_device_bytes
+def _memory_text(record: Record) -> str:
+    """The memory that the batch takes, in words; empty if unknown."""
+    measured = record.measurement
+    if measured is None:
+        return ""
+    peak = measured.peak_host_bytes if record.cell.device == Device.cpu else measured.peak_device_bytes
+    return f", which takes {peak / GB:.1f} GB" if peak else ""
