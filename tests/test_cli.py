@@ -89,8 +89,7 @@ def complaint(words, capsys, project):
         ),
         (
             "device=cuda:0",
-            "device=cuda:0: unknown device. Did you mean gpu? "
-            "Choose from: auto, cpu, cuda, gpu, mps, tpu, xla_cpu, xpu.",
+            "device=cuda:0: unknown device. Did you mean gpu? Choose from: auto, cpu, cuda, gpu, tpu, xla_cpu.",
         ),
         (
             "-m model.input_shape=3,32,32",

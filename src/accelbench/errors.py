@@ -22,7 +22,7 @@ MAX_WORD = 60  # characters of a word that are compared
 # it is among the choices, or if it contains a blank, `=` or `-`.
 OTHER_WORDS = """
 gpu<cuda,cuda_0,gpu_0,nvidia,0;
-cpu<host,x86; mps<metal,apple; tpu<xla; xla_cpu<xla; xpu<intel;
+cpu<host,x86; tpu<xla; xla_cpu<xla;
 fp16<float16,half,f16,16,fp16_true,16_true; bf16<bfloat16,bf16_true; fp64<float64,double,f64,64,64_true;
 fp32<float32,float,single,full,f32,32,32_true; fp16_mixed<16_mixed,amp,autocast,mixed,mixed_float16;
 bf16_mixed<amp,autocast,mixed,mixed_bfloat16; int8<i8,qint8,quantized; throughput<speed;

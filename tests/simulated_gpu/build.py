@@ -21,7 +21,7 @@ def why_not() -> str | None:
     """Why it can't be built here; None if it can."""
     if shutil.which("gcc") is None:
         return "needs gcc"
-    if packages.torch_built_for("cuda") is None or not all(map(Path.exists, headers())):
+    if packages.cuda_of_torch() is None or not all(map(Path.exists, headers())):
         return "needs torch's build for CUDA 12, with its headers"
     return None
 

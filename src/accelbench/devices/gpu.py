@@ -42,7 +42,7 @@ def look(torch_folder: Path | None = None) -> DeviceReport:
         wanted = os.environ.get("CUDA_VISIBLE_DEVICES")
         hidden = f"CUDA_VISIBLE_DEVICES={wanted!r} leaves no GPU visible"
         return absent(Device.gpu, "no NVIDIA GPU found" if wanted is None else hidden)
-    torch_cuda = packages.torch_built_for("cuda", torch_folder)
+    torch_cuda = packages.cuda_of_torch(torch_folder)
     if torch_cuda is None:
         return absent(Device.gpu, "the installed torch is built without CUDA: install a CUDA build of torch")
     # A driver runs every CUDA release of its own major version (NVIDIA's minor version compatibility).

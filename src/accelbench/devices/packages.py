@@ -66,14 +66,14 @@ def version(distribution: str) -> str | None:
         return None
 
 
-def torch_built_for(kind: str, torch_folder: Path | None = None) -> str | None:
-    """Returns the release of CUDA or XPU that torch was built for, such as `12.8`, or None. Does not import torch.
+def cuda_of_torch(torch_folder: Path | None = None) -> str | None:
+    """Returns the release of CUDA that torch was built for, such as `12.8`, or None. Does not import torch.
 
     If `torch_folder` is None, examines the installed torch.
     """
     torch_folder = torch_folder or folder("torch")
     text = (torch_folder / "version.py").read_text() if torch_folder else ""
-    match = re.search(rf"^{kind}\b.*= '([\d.]+)'$", text, re.MULTILINE)
+    match = re.search(r"^cuda\b.*= '([\d.]+)'$", text, re.MULTILINE)
     return match[1] if match else None
 
 

@@ -30,13 +30,12 @@ class PciDevice(NamedTuple):
 
     vendor: str
     device: str
-    kind: str  # class
 
 
 def pci_devices() -> list[PciDevice]:
     """Returns the devices on the PCI bus. An id that can't be read is empty."""
     return [
-        PciDevice(*("".join(_words(folder / name)) for name in ("vendor", "device", "class")))
+        PciDevice("".join(_words(folder / "vendor")), "".join(_words(folder / "device")))
         for folder in sorted(ROOT.glob("sys/bus/pci/devices/*"))
     ]
 

@@ -32,7 +32,7 @@ def absent(device: Device, reason: str) -> DeviceReport:
     return DeviceReport(device=device, reason=reason)
 
 
-FASTEST = (Device.gpu, Device.tpu, Device.xpu, Device.mps)  # the fastest first
+FASTEST = (Device.gpu, Device.tpu)  # the fastest first
 
 
 @cache

@@ -110,7 +110,6 @@ SKIPPED = (
     Rule("precision=int8 engine!=onnxruntime,openvino", "engine={engine} does not quantise networks", "engine=onnxruntime or engine=openvino"),
     # Keras
     Rule("engine=keras device=xla_cpu", "device=xla_cpu: is for torch_xla", "device=cpu engine.jit_compile=true; XLA then compiles for the CPU"),
-    Rule("engine=keras device=xpu,mps", "engine=keras does not run on {device} here", "engine=pytorch, or device=cpu"),
     Rule("engine=keras model.library!=accelbench", "engine=keras: has only accelbench's own networks, not those of {model.library}", "engine=pytorch"),
     Rule("engine=keras model.weights!=none,pretrained", "model.weights: cells of Keras start from random weights", "engine=pytorch, or model.weights=none"),
     Rule("engine=keras save_weights", "save_weights=true: cells of Keras keep no weights", "engine=pytorch, or save_weights=false"),
@@ -164,7 +163,6 @@ SKIPPED = (
     # Precisions
     Rule("precision=tf32 device!=gpu", "tf32 needs an NVIDIA GPU, not {device}", "fp32"),
     Rule("engine.xla_processes device=xla_cpu", "engine.xla_processes=true: PJRT can't connect processes on CPUs (pytorch/xla#5342)", "false"),
-    Rule("precision=fp64 device=mps", "fp64: an Apple GPU can't compute in fp64", "fp32"),
     Rule(f"precision=fp16_mixed mode=train {ON_TORCH} fused", "fp16_mixed: training needs loss scaling, which torch_xla lacks", "bf16_mixed"),
     Rule("precision=bf16,tf32 device=gpu capability<8.0", "{precision} needs compute capability 8.0 or newer", "fp32"),
     Rule("precision=bf16_mixed device=gpu capability<8.0", "{precision} needs compute capability 8.0 or newer", "fp16_mixed"),

@@ -2,9 +2,8 @@
 
 from enum import StrEnum
 
-# The hardware that computes: `gpu` is NVIDIA's, `xpu` Intel's, `mps` Apple's. `xla_cpu` is the CPU, driven by
-# torch_xla, the software of TPUs.
-Device = StrEnum("Device", ["cpu", "gpu", "tpu", "xpu", "mps", "xla_cpu"])
+# The hardware that computes: `gpu` is NVIDIA's. `xla_cpu` is the CPU, driven by torch_xla, the software of TPUs.
+Device = StrEnum("Device", ["cpu", "gpu", "tpu", "xla_cpu"])
 # Devices that torch_xla drives. If torch_tpu is installed, its driver replaces torch_xla's for `tpu`.
 XLA = frozenset({Device.tpu, Device.xla_cpu})
 # Devices that share one CPU: several of them divide its cores.

@@ -25,7 +25,7 @@ from accelbench.engines.pytorch.structure import mapped, tensors_in
 from accelbench.errors import UnsupportedError
 from accelbench.measuring.runner import Compiles
 from accelbench.schema.cell import Cell
-from accelbench.schema.vocab import XLA, Device, Precision
+from accelbench.schema.vocab import Device, Precision
 
 MESH_AXIS = "data"
 NO_FALLBACKS = ("aten::_local_scalar_dense",)  # `.item()` runs this operator, which torch_xla counts as a fallback
@@ -128,7 +128,7 @@ class Backend(BaseBackend):
 
 
 class Accelerator(Backend):
-    """The backend for GPUs of Intel and Apple, and for a TPU with torch_tpu. It uses `torch.accelerator`.
+    """The backend for a TPU with torch_tpu. It uses `torch.accelerator`.
 
     Raises UnsupportedError if torch finds no such device.
     """
@@ -373,7 +373,7 @@ def backend_for(device: Device, num_devices: int = 1, ranks: Ranks | None = None
         return Cuda(ranks.local_rank if ranks else 0)
     if device == Device.cpu:
         return Backend()
-    if device not in XLA or (device == Device.tpu and packages.folder(TORCH_TPU)):
+    if device == Device.tpu and packages.folder(TORCH_TPU):
         return Accelerator(device)
     return Xla(ranks=ranks) if ranks and ranks.num > 1 else Xla(num_devices)
 
