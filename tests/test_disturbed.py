@@ -9,14 +9,12 @@ from rich.console import Console
 from accelbench.answers import process
 from accelbench.answers.cells import cells_of
 from accelbench.answers.sentences import answers
-from accelbench.api.results import Result
 from accelbench.cli import main
 from accelbench.compare.comparison import Terms, answer, compared
 from accelbench.compare.record_sets import ComparedProcess, RecordSet
 from accelbench.report import build, read
 from accelbench.report.contents import compose
 from accelbench.report.tables import all_cells, outcomes
-from accelbench.schema import record as records
 from accelbench.schema.vocab import Precision
 from accelbench.sinks.mlflow_fields import NOTE, of_cells, of_process
 from beside import REASON, make_record, quiet
@@ -65,22 +63,6 @@ def test_the_page_and_best_show_its_speed_beside_the_reason_and_answer_with_anot
     said = capsys.readouterr().out
     assert f"mlp-cpu-bf16-b32-infer: {TEXT}" in said
     assert "fp32, batch 32 is fastest here" in said
-
-
-def test_a_command_that_finds_no_other_cell_says_why(folder, monkeypatch, capsys):
-    for record in records.read_all(folder.glob("*-*.json")):
-        if record.cell.precision != Precision.bf16:
-            (folder / f"{record.name}.json").unlink()
-    assert main(["best", str(folder)]) == 1
-    said = " ".join(capsys.readouterr().out.split())
-    assert f"Disturbed: 1 of 3 processes in runs/mine ({REASON}): no answer uses them." in said
-
-
-def test_python_has_the_outcome_and_no_number():
-    (cell,) = cells_of([dataclasses.replace(process.Process.of(DISTURBED), label="a")])
-    result = Result.of(cell)
-    assert (result.status, result.reason, result.is_ok, result.samples_per_s) == ("disturbed", TEXT, False, None)
-    assert repr(result) == f"Result(a: {TEXT})"
 
 
 def test_trackers_get_no_speed_and_compare_none():

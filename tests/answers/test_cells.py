@@ -1,5 +1,4 @@
 from dataclasses import replace
-from statistics import geometric_mean
 
 import pytest
 
@@ -23,18 +22,6 @@ def test_the_speed_of_a_cell_is_the_median_of_its_processes_and_others_follow(ma
     assert cell.low < cell.speed < cell.high
     found = [cell.number(name) for name in ("cost_per_million_samples", "energy_j_per_sample", "time_s")]
     assert found == pytest.approx([1000 / speed, 10 / speed, 5 * 60_000 / speed])
-
-
-def test_the_speed_of_five_processes_is_their_geometric_mean_and_each_has_a_row(cells, maker) -> None:
-    records = maker.interleaved(TWO, growth=0.01)
-    found = cells([*records, maker.record(maker.cell(), Status.failed, reason="no")])
-    (fp32,) = [cell for cell in found if cell.cell.precision == "fp32"]
-    assert fp32.speed == pytest.approx(geometric_mean([1000 * (1 + i / 100) for i in range(5)]))
-    rows = list(process_rows(found))
-    assert len(rows) == 11
-    assert {row["cell"] for row in rows} == {cell.row["cell"] for cell in found}
-    rates = sorted(rate * (1 + i / 100) for rate in TWO.values() for i in range(5))
-    assert sorted(row["samples_per_s"] for row in rows if row["counts"]) == pytest.approx(rates)
 
 
 def test_confirming_processes_alone_count_where_there_are_enough(maker) -> None:

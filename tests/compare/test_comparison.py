@@ -10,7 +10,7 @@ from accelbench.compare.record_sets import RecordSet
 from accelbench.errors import UserError
 from accelbench.schema.cell import KerasSettings
 from accelbench.schema.measurement import Data
-from accelbench.schema.vocab import Device, Engine, Mode, Status
+from accelbench.schema.vocab import Engine, Mode, Status
 from compare.conftest import process
 from fakes import make_cell
 
@@ -59,14 +59,6 @@ def test_the_answer_is_a_word_and_the_interval(speed, margin, shown, conclusion)
     fine = records(batch_size=8)  # a pair that is too slow for sure is the exit status
     assert answered(both(records(), fine), both(records(speed), fine), max_slower=0.05)[0] == (speed == 900.0)
     assert answered(records(), records(speed), max_slower=0.2)[0] == 0
-
-
-def test_what_is_compared_the_sides_and_unread_records_are_named():
-    first = replace(records(), notes=["x.json: bad"])
-    text = answered(first, records(900.0, device=Device.xla_cpu))[1]
-    assert "Compared: device: cpu | xla_cpu" in text
-    assert re.search(r"^mlp-xla_cpu-fp32-b32-infer +slower ", text, re.MULTILINE)  # the verdict is B's
-    assert "A: x.json: bad\n" in text
 
 
 @pytest.mark.parametrize(

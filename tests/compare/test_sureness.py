@@ -21,14 +21,6 @@ def test_the_ratio_is_of_the_medians_and_of_the_second_over_the_first():
     assert re.fullmatch(r"\+108.0 % \(-\d\d.* % to \+\d.* %\), 5 and 5 processes", difference(ratio))
 
 
-@pytest.mark.parametrize(("num_first", "num_second"), [(4, 9), (9, 4), (0, 5)])
-def test_fewer_than_5_processes_a_side_cannot_tell(num_first, num_second):
-    ratio = compare([[1.0]] * num_first, [[9.0]] * num_second)
-    assert ratio == SpeedRatio(num_first=num_first, num_second=num_second)
-    assert ratio.verdict() == Verdict.cant_tell
-    assert not ratio.is_slower_by(0.0)
-
-
 @pytest.mark.parametrize(
     ("low", "high", "margin", "verdict"),
     [

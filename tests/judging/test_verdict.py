@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 
 from accelbench.judging.row import MEASURED, summarise
-from accelbench.judging.verdict import DISTURBED, is_retried, judge, load_beside, verdict, why_disturbed
+from accelbench.judging.verdict import is_retried, judge, load_beside, why_disturbed
 from accelbench.schema.cell import Options
 from accelbench.schema.measurement import Block, SystemSeries, Work
 from accelbench.schema.record import DEVICE_MEASUREMENTS
@@ -38,20 +38,6 @@ JEMALLOC = Options(allocator=Allocator.jemalloc)
 )
 def test_another_device_or_precision_is_not_what_was_asked(cell, ran, why):
     assert judge(make_cell(**cell), make_measurement(**ran)) == why
-
-
-@pytest.mark.parametrize(
-    ("ran", "word", "why"),
-    [
-        ({}, Status.ok, None),
-        ({"defects": ["the loss is nan"]}, Status.invalid, "the loss is nan"),
-        (STEADY, DISTURBED, REASON),
-        (STEADY | {"precision": "tf32"}, Status.invalid, "asked for precision fp32, but tf32 ran"),
-    ],
-)
-def test_a_measurement_is_ok_invalid_or_disturbed(ran, word, why):
-    system = series(BUSY) if "steady_boot_s" in ran else None
-    assert verdict(make_cell(batch_size=32), make_measurement(**ran), system) == (word, why)
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,5 @@
-from accelbench.schema.cell import KerasSettings
-from accelbench.schema.vocab import Engine, Mode, Protocol
+from accelbench.schema.vocab import Mode
 from five_studies import beside, devices
-from five_studies.headline import headline
 from report.tables.rows import texts
 
 
@@ -19,34 +17,6 @@ def test_only_times_of_the_same_job_and_settings_are_compared_as_ratios_on_one_a
         "Speed-ups in the study: gpu over cpu 2.77 to 34.3, tpu over cpu 0.962 to 1.01 times. Here: gpu over cpu 34.0. "
         "On the cpu, pytorch takes ~4.19 times as long as published (1 pair). On the gpu, "
     )
-
-
-def test_numbers_side_by_side_are_of_cells_that_differ_in_the_engine_alone_and_say_what_they_are(read, maker) -> None:
-    keras = {"engine": Engine.keras, "keras": KerasSettings()}
-    cells = [maker.cell(**keras), maker.cell(protocol=Protocol.fit), maker.cell()]
-    cells += [maker.cell("cnn", epochs=10, protocol=Protocol.fit), maker.cell("cnn", epochs=10, **keras)]
-    sweep = read([maker.ok(cell, 1000, data=maker.stand_in, num_train_samples=1500) for cell in cells])
-    table = beside.table(beside.pairs(sweep))
-    rows = {(row["network"], row["job"].split(",")[0]): row for row in texts(table)}
-    mlp, cnn = rows["mlp", "training"], rows["cnn", "training"]
-    assert mlp["ours: cells"] == "fp32, batch 128, window"
-    assert "ours: data" not in mlp
-    assert "On the cpu. Published by cybertraining-dsc/sp21-599-359, Table 1. Ours are of stand-ins." in table.notes[0]
-    assert cnn["ours: cells"] == "fp32, batch 128, keras, window; fp32, batch 128, pytorch, 10 x 1,500 samples, fit"
-    assert "times as long as published (2 pairs, stand-in)." in beside.sentence(sweep, beside.pairs(sweep))
-    assert "; 2 of ours of a stand-in." in headline([sweep])
-
-
-def test_a_third_engine_has_dots_of_its_own_and_cells_that_are_alike_one_text(read, maker) -> None:
-    engines = ("pytorch", "keras", "lightning")
-    cells = [maker.cell(engine=Engine(word), keras=KerasSettings() if word == "keras" else None) for word in engines]
-    cells[2] = maker.cell(engine=Engine.lightning, protocol=Protocol.fit)
-    table = beside.table(beside.pairs(read([maker.ok(cell, 1000) for cell in cells])))
-    (row,) = texts(table)
-    assert [row[f"{word} (s)"] for word in engines] == ["~300 (4.19x)", "~300 (4.19x)", "300 (4.19x)"]
-    assert sorted(dot.look for dot in table.dots[0]) == ["cpu filled", "cpu hollow", "cpu square"]
-    assert row["ours: cells"] == "fp32, batch 128, window; fp32, batch 128, lightning, 5 x 60,000 samples, fit"
-    assert "filled for keras, hollow for pytorch, square for lightning" in table.notes[0]
 
 
 def test_the_studies_claims_and_devices_stand_beside_what_was_measured(read, maker, scaled) -> None:

@@ -1,7 +1,6 @@
 from dataclasses import replace
 
 from accelbench.schema.measurement import SystemSeries
-from accelbench.schema.vocab import Protocol
 from five_studies import power
 from report.conftest import inferring
 from report.tables.rows import texts
@@ -20,12 +19,3 @@ def test_the_powers_growth_is_the_studys_and_stands_beside_ours(read, maker):
     assert [row["published (x)"] for row in rows] == ["1.11", "1.02", "1.01", "1.28", "1.20"]  # as its text has them
     assert [row["from its raw data (x)"] for row in rows] == ["1.107", "1.016", "1.012", "1.279", "1.205"]
     assert [row["ours: highest (x)"] for row in rows] == ["1.15", "–", "–", "1.50", "–"]
-
-
-def test_what_the_number_of_steps_changes_in_the_studys_data(read, maker):
-    few = [inferring(maker, "resnet18", protocol=Protocol.steps, steps=num, rate=100 * num) for num in (2, 4)]
-    table = power.num_steps_table(read(few, study="000"))
-    found = [list(row.values())[1:8] for row in texts(table)]
-    assert found[0] == ["512", "1024", "0.965", "1.00", "1.05", "22", "–"]
-    assert found[1] == ["2", "4", "–", "–", "–", "–", "0.500"]  # ours, of other numbers
-    assert found[2] == ["512", "1024", "0.0807", "1.00", "1.08", "216", "–"]

@@ -1,6 +1,4 @@
-from accelbench.schema.vocab import Engine, Status
 from five_studies import raw, speedups
-from five_studies.headline import headline
 from report.conftest import inferring
 from report.tables.rows import texts
 
@@ -45,14 +43,3 @@ def test_the_headline_stands_beside_what_its_raw_data_gives(read, maker):
     ]
     assert "TPU is 2.4 to 2.5 times as slow in float32, and 12 to 13 times as fast in float64" in table.notes[0]
     assert speedups.like_for_like(read(records, study="003")) is None
-
-
-def test_the_report_says_why_no_speedup_stands_beside_a_published_one(read, maker):
-    """A GPU without its CPU is a device here; the speed-up beside a published one is of the study's own framework."""
-    gpu, cpu = (maker.ok(maker.cell("mlp", word, engine=Engine.keras), 9000) for word in ("gpu", "cpu"))
-    failed = maker.record(cpu.cell, Status.failed, reason="raised")
-    assert "could not be checked: no pair of our cells gives one." in headline([read([gpu, failed])])
-    others = [maker.ok(maker.cell("mlp", word), rate) for word, rate in (("gpu", 900_000), ("cpu", 1))]
-    text = headline([read([gpu, cpu, *others])])
-    assert "On our gpu, 0 of 1 job of study 001 (MNIST networks) took less time than on any machine" in text
-    assert "we measured 1, 0 of them higher." in text

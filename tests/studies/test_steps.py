@@ -25,18 +25,6 @@ def test_published_times_stand_beside_ours_of_the_same_settings(read, maker):
     assert rows[4][0] == "vgg16"
 
 
-def test_of_a_memory_that_was_never_reset_only_what_raised_it_is_shown(read, maker):
-    sizes = [inferring(maker, "efficientnet_b0", "gpu", "fp16", batch_size=size) for size in (16, 32, 64)]
-    records = [maker.ok(each.cell, 100, data=None, peak_device_bytes=200_000_000) for each in sizes]
-    records.append(
-        maker.ok(inferring(maker, "resnet18", "gpu", "fp16").cell, 100, data=None, peak_device_bytes=9_000_000)
-    )
-    rows = texts(steps.table(read(records, study="000"), "peak_memory"))
-    assert [(row["batch"], row["ours"], row["published"]) for row in rows] == [
-        *(("16", "200", "217.2"), ("32", "200", "279.8"), ("64", "200", "427.1"), ("16", "9.00", "–")),
-    ]
-
-
 def loads(read, maker, device, precision, **series):
     system = SystemSeries(started_boot_s=0.0, t_s=[1.0, 2.0], values={name: [v, v] for name, v in series.items()})
     made = inferring(maker, "resnet18", device, precision, batch_size=16)

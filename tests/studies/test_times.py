@@ -1,4 +1,3 @@
-from accelbench.schema.measurement import Epoch, Evaluation
 from accelbench.schema.vocab import Mode, Protocol
 from five_studies import times
 from report.tables.rows import texts
@@ -23,15 +22,3 @@ def test_times_stand_beside_the_published_with_the_settings_of_ours(read, maker)
         times.table(read([maker.ok(maker.cell("pets_cnn"), 100)], study="002"), Mode.train), "pets_cnn", "gpu"
     )
     assert assumed["published with"] == "fp32, batch 32 (assumed), 10 epochs (assumed)"
-
-
-def test_an_evaluations_time_stands_beside_inference_alone(read, maker) -> None:
-    def tested(seconds):
-        tested = Evaluation(num_samples=10_000, seconds=seconds, loss=0.1, accuracy=0.9)
-        return Epoch(seconds=1, num_samples=60_000, evaluation=tested)
-
-    fit = maker.cell(protocol=Protocol.fit, epochs=3)
-    trained = maker.ok(fit, 1000, epochs=[tested(seconds) for seconds in (9.0, 0.5, 0.7)])
-    (row, *_) = texts(times.table(read([trained, maker.ok(maker.cell(mode=Mode.infer), 20_000)]), Mode.infer))
-    times_s = [row[f"pytorch: {what} (s)"] for what in ("inference", "one evaluation")]
-    assert (times_s, row["published (s)"]) == (["~0.500", "0.600"], "0.929")
