@@ -19,8 +19,7 @@ from accelbench.schema.measurement import (
     Work,
 )
 from accelbench.schema.serialize import plain
-from accelbench.schema.vocab import Library, Mode, Phase, Precision, Protocol, Scaling, Status
-from accelbench.schema.workload import ModelSpec
+from accelbench.schema.vocab import Mode, Phase, Precision, Protocol, Scaling, Status
 from accelbench.sweep.card import show_card
 from accelbench.sweep.job_lines import details
 from accelbench.sweep.terminal import outcome
@@ -77,7 +76,7 @@ def test_the_card_of_a_cell_has_its_figures_its_interval_and_where_a_step_goes()
         "  3,110 samples/s   2,860 ├──────●──┤ 3,200   10.1 ms a step, p90 10.1 ms",
         "",
         f"  {'▓' * 36}{'▒' * 33}██  step",
-        "  forward 50 %                        backward 47 %               optimizer 2 %",
+        "  forward 50 %   backward 47 %   optimizer 2 %",
         "",
         f"  peak {'━' * 8}{'─' * 26} 23.3 % of 542 GFLOP/s",
         "  bound by compute   10 epochs 0.322 s estimated   memory 612 MB",
@@ -89,27 +88,6 @@ def test_the_card_of_a_cell_has_its_figures_its_interval_and_where_a_step_goes()
         "",
     ]
     assert len(whole().split()) <= 85
-
-
-def test_a_step_of_a_single_phase_has_no_bar():
-    breakdown = Breakdown(phases_s={Phase.forward: [0.1] * 8}, undisturbed_s=[0.1] * 8)
-    text = card_of(made(breakdown=breakdown))
-    assert "  forward 100 %" in text
-    assert "▓" not in text
-
-
-@pytest.mark.parametrize("is_terminal", [False, True])
-@pytest.mark.parametrize("width", [20, 40, 80, 120, 1000])
-def test_the_card_is_as_wide_as_the_terminal_and_keeps_its_facts(width, is_terminal):
-    text = whole(width, is_terminal=is_terminal)
-    for fact in ("mlp train", "a CPU", "samples/s", "3,200", "forward 50 %", "bound by compute", "612 MB", "y.json"):
-        assert fact in text
-    wanted = max(width, 40) if is_terminal else max(width, 62)  # in a file no sentence is broken
-    assert max(map(len, text.splitlines())) <= wanted
-
-
-def test_with_v_the_card_also_has_the_kind_of_its_intervals():
-    assert "- intervals: 95 % confidence, within this process" in whole(is_verbose=True)
 
 
 def test_doubts_and_tips_are_marked_and_few_of_many_doubts_are_shown():
@@ -181,19 +159,15 @@ def test_no_figure_of_a_cell_that_is_not_ok(status):
     assert header.startswith("mlp infer  fp32 b32 · pytorch · cpu · a CPU")
 
 
-def test_why_a_cell_failed_is_left_out_where_another_line_says_it_but_calls_in_own_code_stay():
-    model = ModelSpec(name="Net", library=Library.custom, network="nets.Net")
-    error = 'Traceback (most recent call last):\n  File "nets.py", line 3, in forward\n    x / 0\nZeroDivisionError: no'
-    record = make_record(make_cell(model=model), Status.failed, reason="for [a] reason", error=error)
-    told = ["failed", 'File "nets.py", line 3, in forward', "x / 0", "runs/x/y.json"]
-    assert lines(card_of(record, says_why=False))[1:] == told
-    assert lines(card_of(record))[1] == "failed: for [a] reason"
+def test_why_a_cell_failed_is_left_out_where_another_line_says_it():
+    record = make_record(make_cell(), Status.failed, reason="for [a] reason")
+    assert lines(card_of(record, says_why=False))[1:] == ["failed", "runs/x/y.json"]
 
 
 def test_a_disturbed_cell_has_the_reason_and_what_to_do():
-    _, *told, _ = lines(card_of(beside.make_record(), waited_s=3.0))
+    _, *told, _ = lines(card_of(beside.make_record()))
     assert told == [
         "disturbed: others used 1.2 of 2 cores",
-        "answers leave such a cell out; waited 3 s for a quiet machine",
+        "answers leave such a cell out",
         "→ if a machine is never quiet, set ACCELBENCH_BUSY=allowed to use disturbed cells",
     ]

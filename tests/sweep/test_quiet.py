@@ -118,7 +118,6 @@ def test_a_cell_that_is_disturbed_again_is_marked_and_not_repeated_once_more(loa
     assert outcomes(project) == ["disturbed"]
     assert re.search(rf"\[1/1\] mlp-cpu-fp32-b32-infer +disturbed: {re.escape(REASON)}", said)
     assert record.measurement.blocks  # the raw times stay
-    assert "samples/s" not in said
 
 
 def test_a_machine_that_stays_busy_costs_a_wait_and_no_repeat(loaded, project, machine):
@@ -128,7 +127,7 @@ def test_a_machine_that_stays_busy_costs_a_wait_and_no_repeat(loaded, project, m
     assert num_runs == 4
     assert machine.slept_s == 120
     assert outcomes(project) == ["disturbed"] * 4
-    assert f"  disturbed: {REASON}; answers leave such a cell out; waited 2 min for a quiet machine." in said
+    assert f"  disturbed: {REASON}; answers leave such a cell out." in said
     assert "  To measure again: the same command with out=runs/test retry=failed; if a machine" in said
     assert "set ACCELBENCH_BUSY=allowed to use disturbed cells" in said
     retried, num_runs, _ = loaded(cells, busy=0, retry=Retry.failed)

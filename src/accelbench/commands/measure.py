@@ -155,7 +155,7 @@ def _show(options: "SweepOptions", console: Console, result: "SweepResult") -> N
     (record,) = result.records
     is_told = record.user_error or record.sweep_id == result.sweep_id
     path = f"{shown(result.folder)}/{record.name}.json"
-    show_card(record, path, console, says_why=not is_told, is_verbose=options.verbose, waited_s=result.waited_s)
+    show_card(record, path, console, says_why=not is_told, is_verbose=options.verbose)
 
 
 @command(

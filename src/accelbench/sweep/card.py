@@ -2,9 +2,9 @@
 
 import re
 from collections.abc import Iterable, Iterator
+from itertools import cycle
 
 from rich.console import Console
-from rich.padding import Padding
 from rich.text import Text
 
 from accelbench.answers.process import Process
@@ -14,10 +14,10 @@ from accelbench.judging.served import served_text
 from accelbench.judging.verdict import ALLOWED, BUSY_VARIABLE
 from accelbench.judging.warnings import Kind, output_error_text
 from accelbench.presentation import (
-    COPIED,
     and_more,
     counted,
     duration,
+    say,
     significant,
     unit_of_work,
 )
@@ -28,7 +28,6 @@ from accelbench.schema.vocab import QUANTIZED, UNEXPECTED, Mode, Provenance, Sta
 UNCOUNTED = "answers leave such a cell out"
 BUSY_HINT = f"if a machine is never quiet, set {BUSY_VARIABLE}={ALLOWED} to use disturbed cells"
 MAX_DOUBTS = 2
-MAX_ERROR_LINES = 16  # a longer error goes through a framework; only the record has all its lines
 MAX_WIDTH = 113  # columns; longer bars show nothing more
 LEAST_BAR, MOST_BAR = 9, 34
 NOISY = "noisy: "  # a note with this beginning repeats what the interval shows
@@ -47,58 +46,31 @@ FIGURES = (
 FILLS = (("▓", "cyan"), ("▒", "magenta"), ("█", "blue"), ("░", "yellow"))  # for the phases of a step, in turn
 
 
-def show_card(
-    record: Record,
-    path: str,
-    console: Console,
-    *,
-    says_why: bool = True,
-    is_verbose: bool = False,
-    waited_s: float = 0.0,
-) -> None:
+def show_card(record: Record, path: str, console: Console, *, says_why: bool = True, is_verbose: bool = False) -> None:
     """Prints the card of a record, whatever its status. The record's file is at `path`.
 
     Unknown numbers are left out. If `says_why`, the card has the reason of a failure; otherwise the reason is already
-    on the screen. If `is_verbose`, the card has all remarks, and how each check was made. The sweep waited `waited_s`
-    seconds for a quiet machine.
+    on the screen. If `is_verbose`, the card has all remarks, and how each check was made.
     """
     row = summarise(record)
     width = min(console.width - len(INDENT) - 1, MAX_WIDTH)
     parts: list[Iterable[Text]] = [_packed(_header(record, row), width, " · ", "bold")]
     texts = [*_remarks(record, row, is_verbose), path]
     if row["disturbed"]:
-        why = f"{UNCOUNTED}{waited_text(waited_s)}"
-        texts = [disturbed_text(Process.of(record)), why, f"→ {BUSY_HINT}", *texts]
+        texts = [disturbed_text(Process.of(record)), UNCOUNTED, f"→ {BUSY_HINT}", *texts]
     elif record.status == Status.ok:
         style = "bold" if re.search("not reached|fail|can't tell", served_text(row)) else "bold green"
         parts += [_packed(_speed(record, row, width), width, style=style), _step(row, width)]
         parts.append(_packed(_use(record, row, width), width))
     else:
-        parts.append(_failed(record, row, says_why))
+        parts.append([_failed(record, row, says_why)])
     parts.append(Text(text, STYLES.get(text[:2], "dim")) for text in texts)
-    console.print()
     for lines in map(list, parts):
-        for line in lines:
-            if console.is_terminal and not COPIED.search(line.plain):
-                console.print(Padding(line, (0, 0, 0, len(INDENT)), expand=False), highlight=False)
-            else:
-                console.print(Text(INDENT).append(line), soft_wrap=True, highlight=False)
         if lines:
             console.print()
-
-
-def own_calls(error: str | None) -> str:
-    """Returns the calls in a traceback, without the error's message.
-
-    Returns an empty text if the traceback is long, because a long traceback goes through a framework.
-    """
-    lines = (error or "").splitlines()
-    return "\n".join(line for line in lines if line.startswith(" ")) if len(lines) <= MAX_ERROR_LINES else ""
-
-
-def waited_text(waited_s: float) -> str:
-    """Returns how long the sweep waited for a quiet machine, in words. Empty if it did not wait."""
-    return f"; waited {duration(waited_s)} for a quiet machine" if waited_s else ""
+        for line in lines:
+            say(console, Text(INDENT).append(line))
+    console.print()
 
 
 def _header(record: Record, row: Row) -> Iterator[str]:
@@ -109,14 +81,12 @@ def _header(record: Record, row: Row) -> Iterator[str]:
     yield from (engine, device, row["data"] if record.data else "", " ".join(others), row["device_name"])
 
 
-def _failed(record: Record, row: Row, says_why: bool) -> Iterator[Text]:
-    """Yields how the cell ended. Adds the reason if the cell was skipped, or if `says_why`."""
+def _failed(record: Record, row: Row, says_why: bool) -> Text:
+    """Returns how the cell ended. Adds the reason if the cell was skipped, or if `says_why`."""
     line = Text(record.status, "dim" if record.status == Status.skipped else "bold red")
     if record.reason and (says_why or record.status not in UNEXPECTED):
         line.append(f": {row['reason']}", "not bold default")
-    yield line
-    if record.error and record.cell.own_code and len(record.error.splitlines()) <= MAX_ERROR_LINES:
-        yield from Text(own_calls(record.error) or record.error.rstrip(), "dim").split()
+    return line
 
 
 def _speed(record: Record, row: Row, width: int) -> Iterator[str]:
@@ -154,29 +124,23 @@ def _requests(serving: Serving, row: Row) -> Iterator[str]:
 
 
 def _step(row: Row, width: int) -> Iterator[Text]:
-    """Yields a bar of a step's phases. Each phase has its name below its part of the bar, if there is room."""
+    """Yields a bar of a step's phases, and a line with their names and shares."""
     phases = phases_ms(row)
     total = sum(phases.values())
     if not total:
         return
-    bar, below = Text(), Text()
-    names: list[Text] = []
+    bar, names = Text(), Text()
     room = width - len("  step")
     done = 0.0
     # The ends of the parts are rounded, not their lengths, so that the total length stays.
-    for phase, value in phases.items():
+    for (phase, value), (fill, colour) in zip(phases.items(), cycle(FILLS)):
         start = round(room * done / total)
         done += value
-        fill, colour = FILLS[len(names) % len(FILLS)]
         bar.append(fill * (round(room * done / total) - start), colour)
         if value >= 0.005 * total:
-            name = Text(f"{phase.replace('_', ' ')} {100 * value / total:.0f} %", colour)
-            names.append(name)
-            column = min(start, width - len(name))
-            below.append(" " * max(column - len(below), len(GAP) if below else 0)).append(name)
-    if len(names) > 1:
-        yield bar.append("  step", "dim")
-    yield from [below] if len(below) <= width else _packed(map(str, names), width)
+            names.append(GAP if names else "").append(f"{phase.replace('_', ' ')} {100 * value / total:.0f} %", colour)
+    yield bar.append("  step", "dim")
+    yield names
 
 
 def _use(record: Record, row: Row, width: int) -> Iterator[str]:
@@ -209,8 +173,6 @@ def _remarks(record: Record, row: Row, is_verbose: bool) -> Iterator[str]:
     checked = record.measurement.checked if record.measurement and is_ok and not row["disturbed"] else []
     if checked:
         yield f"✓ checked: {', '.join(checked)}"
-    if checked and is_verbose:
-        yield "- intervals: 95 % confidence, within this process"
     if record.data is not None and record.data.stand_in and is_ok and not row["disturbed"]:
         yield f"! stand-in for {record.data.name}: the speed is valid, not the accuracy"
     doubts = warnings_of(row)

@@ -40,7 +40,6 @@ class SweepContext:
     folder: Path  # folder of the records
     sweep_id: str  # kept in every record
     of_search: bool = False  # see `Record.of_search`
-    waited_s: float = 0.0  # seconds of waiting for a quiet machine, to repeat disturbed cells
     earlier: Sequence[WantedCell] = ()  # cells of an earlier plan in the folder; the new plan keeps them
     since: Mapping[str, str] = field(default_factory=dict)  # cell id -> the earlier sweep that planned it
 
@@ -149,7 +148,6 @@ class SweepResult:
     folder: Path  # of the records
     records: list[Record] = field(default_factory=list)  # of planned cells, from this sweep or an earlier one
     sweep_id: str = ""  # the sweep's id in its records
-    waited_s: float = 0.0  # seconds of waiting for a quiet machine
 
     @property
     def num_unexpected(self) -> int:

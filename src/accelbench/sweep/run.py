@@ -61,7 +61,6 @@ def run(
                 result.records = (measure or _measure)(context, ready, delivery)
             except (KeyboardInterrupt, ChangedError) as stop:
                 result.records, _ = known(context, ready.planned)
-                result.waited_s = context.waited_s
                 if result.records:
                     show(result)
                 if isinstance(stop, ChangedError):
@@ -70,7 +69,6 @@ def run(
                     done = f"{len(result.records)} of {counted(len(ready.planned), 'cell')} have their record"
                     raise Interrupted(f"; {done}, in", shown(result.folder)) from stop
                 raise Interrupted(" before the first cell") from stop
-        result.waited_s = context.waited_s
         if result.records:
             show(result)
         with console.status("Delivering to the tracker ...") if console.is_terminal else nullcontext():

@@ -124,7 +124,10 @@ class Session:
             outcome = skipped or self.context.hosts.run(cell, self.ready.data_folder, weights, requests)
             wall_s = time.perf_counter() - start_s
             status, reason = _verdict(cell, outcome)
-            if status != DISTURBED or note or not self._is_quiet(item.label, reason, left_s - 2 * wall_s):
+            if status != DISTURBED or note:
+                break
+            self._progress.begin("waiting for a quiet machine")
+            if not self._quiet.comes(f"{item.label} was disturbed ({reason})", left_s - 2 * wall_s):
                 break
             note = f"measured again: the first time, {reason}"
         measured = outcome.measurement
@@ -166,13 +169,6 @@ class Session:
         write(record, folder)
         self._progress.finish(record)
         return record
-
-    def _is_quiet(self, label: str, why: str | None, left_s: float) -> bool:
-        """Waits for a quiet machine; returns whether it became quiet."""
-        self._progress.begin("waiting for a quiet machine")
-        is_quiet = self._quiet.comes(f"{label} was disturbed ({why})", left_s)
-        self.context.waited_s = self._quiet.waited_s
-        return is_quiet
 
     def _completed(self, cell: Cell, measured: Measurement | None) -> Measurement | None:
         """Returns the measurement. If the cell trains to a target, adds the sweep that planned the training."""

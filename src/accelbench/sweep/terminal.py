@@ -27,7 +27,7 @@ from accelbench.schema.cell import Cell
 from accelbench.schema.plan_file import WantedCell
 from accelbench.schema.record import Record
 from accelbench.schema.vocab import UNEXPECTED, Status
-from accelbench.sweep.card import BUSY_HINT, MAX_DOUBTS, UNCOUNTED, waited_text
+from accelbench.sweep.card import BUSY_HINT, MAX_DOUBTS, UNCOUNTED
 from accelbench.sweep.context import SweepResult
 from accelbench.sweep.job_lines import JobLines, details
 
@@ -191,7 +191,7 @@ def conclude(result: SweepResult, console: Console) -> None:
     say(console, ", ".join(f"{num} {outcome}" for outcome, num in counts.most_common()))
     if why := [process.disturbed for process in processes if process.disturbed]:
         again = f"the same command with out={folder} retry=failed; {BUSY_HINT}"
-        say(console, f"  {DISTURBED}: {why[0]}; {UNCOUNTED}{waited_text(result.waited_s)}.", "yellow")
+        say(console, f"  {DISTURBED}: {why[0]}; {UNCOUNTED}.", "yellow")
         say(console, f"  To measure again: {again}", "yellow")
     say_skipped([record.reason for record in records if record.status == Status.skipped], console)
     for bad in [record for record in records if record.status in UNEXPECTED and record.sweep_id != result.sweep_id]:
