@@ -13,7 +13,6 @@ from pathlib import Path
 from unittest.mock import Mock
 
 import pytest
-import yaml
 
 from accelbench.cli import main
 from accelbench.commands.registry import load_all
@@ -272,20 +271,9 @@ def test_plan_lists_the_cells_what_is_skipped_and_the_time(capsys, project):
     assert not (project / "runs").exists()
 
 
-SUITES = {
-    "trained": {"data": "mnist", "always": "model=mlp,cnn protocol=fit", "quick": ["epochs=1"], "full": ["epochs=15"]},
-    "inferred": {"data": "mnist", **dict.fromkeys(("quick", "full"), ["mode=infer protocol=steps steps=1"])},
-}
-
-
-def test_a_plan_of_a_profile_is_of_all_suites(own, capsys):
-    (own / "params.yaml").write_text(yaml.safe_dump({"suites": SUITES, "data": {"mnist": {}}}, sort_keys=False))
-    notes = planned("suite=inferred data=fashion_mnist", capsys)[3:]
+def test_a_plan_names_the_data_that_is_prepared_once(own, capsys):
+    notes = planned("model=mlp protocol=steps steps=1 data=fashion_mnist", capsys)[3:]
     assert notes == ["Not included: the time to prepare data/fashion_mnist, which is spent once."]
-    lines = planned("profile=full", capsys)
-    assert lines[0] == "trained: 2 cells: 2 to run, length unknown; 0 to skip."
-    assert lines[2].startswith("in all: 3 cells: 3 to run, length unknown; 0 to skip.")
-    assert not (own / "runs").exists()
 
 
 @pytest.fixture

@@ -1,7 +1,6 @@
 import pytest
 
 from accelbench.cli import main
-from accelbench.commands.measure import _seeds
 from accelbench.schema.vocab import Precision, Protocol
 from accelbench.sweep.interleaved import with_seeds
 from fakes import make_cell
@@ -36,20 +35,6 @@ def test_of_each_seed_all_settings_run_before_those_of_the_next_one():
 def test_what_does_not_go_with_a_target_is_refused(words, told, project, capsys):
     assert main(words.split()) == 2
     assert told in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
-    ("num", "told"),
-    [
-        (1, "1 seed of each setting: too few to compare (in 4 of 5 cases"),
-        (6, "6 seeds of each setting: enough to find the fastest if it is 1.3 times as fast (in 4 of 5 cases"),
-        (20, "20 seeds of each setting: enough to find the fastest if it is 1.1 times as fast"),
-    ],
-)
-def test_a_plan_says_which_ratio_its_seeds_can_tell(num, told):
-    (line,) = _seeds([to_target(seed=seed, batch_size=size) for seed in range(num) for size in (8, 32)])
-    assert line.startswith(told)
-    assert not [*_seeds([make_cell()])]
 
 
 def test_no_cell_begins_once_the_budget_is_used_up_and_the_sweep_goes_on_from_there(swept):

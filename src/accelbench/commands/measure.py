@@ -1,6 +1,5 @@
 """`accelbench run` (the default) measures cells. `accelbench plan` shows the cells that it would measure."""
 
-import math
 import textwrap
 from argparse import Namespace
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,7 +12,7 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 
 from accelbench.commands.command import ALL, command, flag, say, width
-from accelbench.commands.shared import names_of, show_sweep, words_of
+from accelbench.commands.shared import show_sweep, words_of
 from accelbench.errors import UserError, did_you_mean
 from accelbench.presentation import counted
 from accelbench.project import Workplace, shown, workplace
@@ -43,9 +42,6 @@ examples:
 MAX_LISTED = 20  # cells
 MAX_NAMED = 4  # skipped cells that are named for each reason, at most
 LABEL_WIDTH = 42
-# Ratios of times to a target that seeds may prove, and the relative deviation of times between seeds.
-RATIOS = (1.1, 1.2, 1.3, 1.5)
-SPREAD = 0.1
 
 
 def settings(topic: str) -> str:
@@ -170,7 +166,7 @@ def _show(options: "SweepOptions", console: Console, result: "SweepResult") -> N
     has_hydra_words=True,
 )
 def plan(chosen: Namespace, console: Console) -> int:
-    """Shows the cells of one sweep, or of all suites."""
+    """Shows the cells of one sweep."""
     from accelbench.grid.estimate import lengths
     from accelbench.schema.serialize import canonical_json, plain
     from accelbench.schema.vocab import RANDOM
@@ -178,29 +174,24 @@ def plan(chosen: Namespace, console: Console) -> int:
     from accelbench.sweep.context import is_prepared
     from accelbench.sweep.forecast import forecast
 
-    sweeps = [cells_of(compose(words)) for words in _sweeps(chosen.words)]
+    words = chosen.words
+    if not {"-m", "--multirun"} & set(words):
+        words = ["-m", *words]
+    cells, options = cells_of(compose(words))
     if chosen.json:
-        for cells, _ in sweeps:
-            for cell in cells:
-                print(canonical_json(plain(cell)))
+        for cell in cells:
+            print(canonical_json(plain(cell)))
         return 0
-    options = sweeps[0][1]
     place = workplace().with_data(options.data_root)
-    suites: dict[str, list[Planned]] = {}
-    for cells, of_suite in sweeps:
-        for of_data in grouped(cells, lambda cell: cell.data.name).values():
-            suites.setdefault(of_suite.suite, []).extend(_planned(of_data, place, options.profile))
-    items = [item for planned in suites.values() for item in planned]
+    items = []
+    for of_data in grouped(cells, lambda cell: cell.data.name).values():
+        items += _planned(of_data, place, options.profile)
     runs = [item for item in items if item.skip_reason is None]
     cells = [item.cell for item in runs]
     evidence = forecast(cells, place, options.profile)
     length_of = {id(item): length for item, length in zip(runs, lengths(cells, evidence), strict=True)}
-    in_all, listed = "", MAX_LISTED
-    if len(suites) > 1:
-        say(console, *(f"{suite}: {_counted(planned, length_of)}" for suite, planned in suites.items()))
-        in_all, listed = "in all: ", 0
-    say(console, in_all + _counted(items, length_of), "")
-    named = runs if chosen.cells else runs[:listed]
+    say(console, _counted(items, length_of), "")
+    named = runs if chosen.cells else runs[:MAX_LISTED]
     for item in named:
         length = length_of[id(item)]
         text = "unknown until it has run once" if length.num_unknown else length
@@ -208,7 +199,6 @@ def plan(chosen: Namespace, console: Console) -> int:
     if len(runs) > len(named):
         more = f"and {len(runs) - len(named)} more: " if named else ""
         say(console, f"{more}--cells names every cell")
-    say(console, *_seeds(cells))
     data = {cell.data.name: cell.data for cell in cells if cell.data.name != RANDOM}
     if missing := [shown(place.data / name) for name, spec in data.items() if not is_prepared(place, spec)]:
         say(console, f"Not included: the time to prepare {', '.join(missing)}, which is spent once.")
@@ -217,19 +207,6 @@ def plan(chosen: Namespace, console: Console) -> int:
         for planned in grouped(runs, lambda item: item.cell.data.name).values():
             _check(planned, console, place)
     return 0
-
-
-def _sweeps(words: list[str]) -> list[list[str]]:
-    """Returns the words of each sweep to plan. With `profile=...` and no suite, it is each suite of the project."""
-    from accelbench.settings.params import suite_names
-
-    if not {"-m", "--multirun"} & set(words):
-        words = ["-m", *words]
-    names = names_of(words)
-    project = workplace().project
-    if project is None or "profile" not in names or "suite" in names:
-        return [words]
-    return [[*words, f"suite={name}"] for name in suite_names(project)] or [words]
 
 
 def _planned(cells: "Sequence[Cell]", place: Workplace, profile: str | None) -> "list[Planned]":
@@ -254,30 +231,6 @@ def _counted(planned: "Sequence[Planned]", length_of: "Mapping[int, Length]") ->
         is_known = any(not one.num_unknown for one in lengths)
         length = f", {sum(lengths[1:], lengths[0])}" if is_known else ", length unknown"
     return f"{counted(len(planned), 'cell')}: {len(lengths):,} to run{length}; {len(planned) - len(lengths):,} to skip."
-
-
-def _seeds(cells: "Sequence[Cell]") -> Iterator[str]:
-    """Yields a line on how much faster a setting must reach the target so that the planned seeds show it.
-
-    Yields nothing if no cell is trained to a target.
-    """
-    from accelbench.schema.vocab import Protocol
-    from accelbench.stats.arrivals import num_seeds_for
-
-    seeds: dict[str, set[int]] = {}
-    for cell in cells:
-        if cell.protocol == Protocol.target:
-            seeds.setdefault(replace(cell, seed=0).id, set()).add(cell.seed)
-    if not seeds:
-        return
-    num = min(map(len, seeds.values()))
-    least = next((ratio for ratio in RATIOS if num_seeds_for(ratio, SPREAD) <= num), math.inf)
-    enough = (
-        f"enough to find the fastest if it is {least:g} times as fast" if least < math.inf else "too few to compare"
-    )
-    notes = [f"in 4 of 5 cases, if times differ by {100 * SPREAD:.0f} % from seed to seed"]
-    notes += [f"{ratio:g} times needs {num_seeds_for(ratio, SPREAD)} seeds" for ratio in RATIOS if ratio < least]
-    yield f"{counted(num, 'seed')} of each setting: {enough} ({'; '.join(notes)})."
 
 
 def _skipped(items: "Sequence[Planned]", lists_all: bool) -> Iterator[str]:

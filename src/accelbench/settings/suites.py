@@ -77,7 +77,7 @@ def lines_in(words: Sequence[str], params: Params) -> list[Line]:
         if "profile" in values:
             raise UserError(
                 f"profile={profile}: chooses among the lines of a suite, but no suite is named: add -m suite=NAME. "
-                f"For all suites, type `accelbench plan profile={profile}` or `dvc exp run report -S profile={profile}`"
+                f"For all suites, type `dvc exp run report -S profile={profile}`"
             )
         return [Line(words)]
     if not params.suites:

@@ -12,7 +12,6 @@ import numpy as np
 from accelbench.stats.means import mean_interval, student_quantile
 
 RISK = 0.05
-QUANTILES = 2.8016  # quantiles of the normal distribution, summed: two-sided test at this risk, power of 80 %
 
 
 @dataclass(frozen=True)
@@ -98,17 +97,3 @@ def fixed_is_met(values: Sequence[float], threshold: float, lower: bool) -> bool
     """
     low, high = mean_interval(values, 0.98) if len(values) > 1 and math.isfinite(sum(values)) else (-math.inf, math.inf)
     return high < threshold if lower else low > threshold
-
-
-def num_seeds_for(ratio: float, spread: float) -> int:
-    """Returns how many seeds each side needs so that a true ratio is significant in 80 % of cases.
-
-    The result is at least 6, because the interval of a median needs 6 values.
-
-    Args:
-        ratio: the true ratio of the times.
-        spread: relative standard deviation of the times on one side.
-    """
-    # For log-normal times: the normal approximation of the t test, divided by 3 / pi, plus 1.5.
-    effect = abs(math.log(ratio)) / math.sqrt(math.log1p(spread**2)) if spread else math.inf
-    return max(6, math.ceil(2 * (QUANTILES / effect) ** 2 * math.pi / 3 + 1.5))
