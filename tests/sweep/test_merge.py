@@ -2,7 +2,6 @@
 
 import dataclasses
 
-import fsspec
 import pytest
 
 from accelbench.cli import main
@@ -81,7 +80,6 @@ def test_files_beside_a_record_go_with_it(here, ending):
         *(("results", into, "or lies in it") for into in ("results/merged", "results", ".")),
         ("nowhere", "all", "no such folder"),
         ("empty", "all", "holds no records"),
-        ("nosuch://x/y", "all", "nosuch"),
     ],
 )
 def test_folders_that_lie_in_each_other_and_what_holds_no_records_are_refused(source, into, message, here):
@@ -89,10 +87,3 @@ def test_folders_that_lie_in_each_other_and_what_holds_no_records_are_refused(so
     (here / "empty").mkdir()
     with pytest.raises(UserError, match=message):
         merge([source], here / into)
-
-
-def test_an_address_is_read_by_fsspec(here):
-    folder = sweep(here / "a/nets", CNN)
-    fsspec.filesystem("memory").put(str(folder), "/bucket/results/nets", recursive=True)
-    assert merge(["memory://bucket/results"], here / "all").num_new == 1
-    assert list((here / "all/nets").glob("*.json"))

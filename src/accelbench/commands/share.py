@@ -1,6 +1,5 @@
 """`accelbench export`, `bundle`, `verify`, `replay` and `merge`: share records, and use records of others."""
 
-import os
 from argparse import Namespace
 from pathlib import Path
 
@@ -160,7 +159,7 @@ def replay(chosen: Namespace, console: Console) -> int:
     "merge",
     "bring the records of several folders or machines together",
     flag("--into", metavar="FOLDER", required=True, help="the folder that gets the records"),
-    flag("sources", metavar="A", nargs="+", help="a folder of records, or an address such as s3://bucket/results"),
+    flag("sources", metavar="A", nargs="+", help="a folder of records"),
     usage="A [B ...] --into FOLDER",
 )
 def merge(chosen: Namespace, console: Console) -> int:
@@ -169,7 +168,6 @@ def merge(chosen: Namespace, console: Console) -> int:
     from accelbench.sweep.merge import merge
 
     done = merge(chosen.sources, Path(chosen.into))
-    os.sync()  # once at the end: once for each of a hundred thousand files would take minutes
     say(console, f"{done.num_new} records added to {chosen.into}, {done.num_same} were there already.")
     for what, lines in (("Not added", done.conflicts), ("Not readable", done.problems)):
         if lines:

@@ -1,11 +1,8 @@
-"""Merges records of several machines, of a cluster's nodes, or from a bucket."""
+"""Merges records of several machines, or of a cluster's nodes."""
 
-import contextlib
-import os
 import shutil
-import tempfile
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -13,9 +10,8 @@ from accelbench.errors import RefusedError, UserError, writing_errors
 from accelbench.project import COMPARISON, PLAN, RACE, RECORDS, REQUESTS, SAFETENSORS, resolved, shown
 from accelbench.schema import plan_file
 from accelbench.schema.plan_file import PlanFile
-from accelbench.schema.serialize import PREFIX, SUFFIX, is_missing, loads, open_regular, read_bytes, writing
+from accelbench.schema.serialize import is_missing, loads, open_regular, read_bytes, writing
 from accelbench.schema.text import one_line
-from accelbench.sweep.context import set_aside
 
 Part = tuple[Path, str]  # the folder of a sweep, and the name of its source
 
@@ -36,50 +32,30 @@ def merge(sources: Sequence[str], into: Path) -> Merged:
     """Adds to `into` every record that `into` lacks, in folders with the same names. Overwrites no record.
 
     Records with the same name have the same cell and code, and ran on the same machine or on equal machines. `sources`
-    are folders of records or of sweeps, or addresses that fsspec reads, such as `s3://bucket/results`.
+    are folders of records or of sweeps.
 
     Raises UserError if a source has no records, can't be read, contains `into` or lies in it, or if a plan in `into`
     can't be read or written.
     """
     done = Merged()
-    with contextlib.ExitStack() as stack:
-        parts: dict[Path, list[Part]] = defaultdict(list)
-        for source in sources:
-            folder = stack.enter_context(_at_hand(source))
-            inner, outer = resolved(into), resolved(folder)
-            if inner.is_relative_to(outer) or outer.is_relative_to(inner):
-                raise UserError(f"{source}: contains the folder of --into, or lies in it: name another folder")
-            sweeps = plan_file.sweep_folders(folder)
-            if not sweeps:
-                raise UserError(f"{source}: holds no records and no {PLAN}")
-            last = source.rstrip("/").rpartition("/")[2] if "://" in source else Path(source).resolve().name
-            for sweep in sweeps:
-                name = sweep.relative_to(folder) if sweep != folder else last
-                parts[into / name].append((sweep, source))
-        for target, of_target in parts.items():  # folder by folder, so that only one plan is in memory
-            with writing_errors(shown(target)):
-                merge_into(target, of_target, done)
-    return done
-
-
-@contextlib.contextmanager
-def _at_hand(source: str) -> Iterator[Path]:
-    if "://" not in source:
-        if not Path(source).is_dir():
+    parts: dict[Path, list[Part]] = defaultdict(list)
+    for source in sources:
+        folder = Path(source)
+        if not folder.is_dir():
             raise UserError(f"{source}: no such folder")
-        yield Path(source)
-        return
-    import fsspec  # here, since few merges need it
-
-    with tempfile.TemporaryDirectory(prefix="accelbench-") as folder:
-        try:
-            system, path = fsspec.url_to_fs(source)
-            system.get(path.rstrip("/") + "/", f"{folder}/", recursive=True)
-        except ImportError as error:
-            raise UserError(f"{source}: {error}") from error
-        except Exception as error:  # the errors of storage services have no common base class
-            raise UserError(f"{source}: can't be read ({one_line(str(error))})") from error
-        yield Path(folder)
+        inner, outer = resolved(into), resolved(folder)
+        if inner.is_relative_to(outer) or outer.is_relative_to(inner):
+            raise UserError(f"{source}: contains the folder of --into, or lies in it: name another folder")
+        sweeps = plan_file.sweep_folders(folder)
+        if not sweeps:
+            raise UserError(f"{source}: holds no records and no {PLAN}")
+        for sweep in sweeps:
+            name = sweep.relative_to(folder) if sweep != folder else outer.name
+            parts[into / name].append((sweep, source))
+    for target, of_target in parts.items():  # folder by folder, so that only one plan is in memory
+        with writing_errors(shown(target)):
+            merge_into(target, of_target, done)
+    return done
 
 
 def merge_into(target: Path, parts: Sequence[Part], done: Merged) -> None:
@@ -95,17 +71,12 @@ def merge_into(target: Path, parts: Sequence[Part], done: Merged) -> None:
     target.mkdir(parents=True, exist_ok=True)
     for folder, source in parts:
         for path in sorted(folder.glob(RECORDS)):
-            _merge_record(path, target, source, done)
+            if _merge_file(path, target, source, done):
+                for ending in (SAFETENSORS, REQUESTS):
+                    _copy(path.with_suffix(ending), target)
         for name in (COMPARISON, RACE):  # the order of interleaved processes, and of a search
             if not is_missing(folder / name):
-                try:
-                    content = read_bytes(folder / name)
-                    if is_missing(target / name):
-                        (target / name).write_bytes(content)
-                    elif read_bytes(target / name) != content:
-                        done.conflicts.append(f"{shown(target / name)}: differs from that in {source}; this one stays")
-                except (OSError, UserError, ValueError) as error:
-                    done.problems.append(f"{name} of {source}: not readable ({one_line(str(error))})")
+                _merge_file(folder / name, target, source, done)
     if plan is not None:
         plan_file.write_plan(replace(plan, cells=list(cells.values())), target)
 
@@ -121,57 +92,32 @@ def _plan_of_source(folder: Path, done: Merged) -> PlanFile:
     return plan_file.plan_of_records(folder)
 
 
-def _merge_record(path: Path, target: Path, source: str, done: Merged) -> None:
+def _merge_file(path: Path, target: Path, source: str, done: Merged) -> bool:
+    """Adds a JSON file to the folder `target`. Returns whether `target` has it now, with this content."""
     there = target / path.name
+    is_record = path.name not in (COMPARISON, RACE)
     try:
-        content = _content(path)
-    except (OSError, RefusedError, ValueError) as error:
-        why = error.strerror if isinstance(error, OSError) else one_line(str(error))
-        done.problems.append(f"{path.name} of {source}: not a readable record ({why})")
-        return
-    present = None
-    if not is_missing(there):
-        try:
-            present = _content(there)
-        except (OSError, ValueError):  # the machine stopped while the file was written, or it is no file
-            set_aside(there)
+        content = read_bytes(path)
+        loads(content)
+        present = None if is_missing(there) else read_bytes(there)
+    except (OSError, UserError, ValueError) as error:
+        done.problems.append(f"{path.name} of {source}: not readable ({one_line(str(error))})")
+        return False
     if present is None:
-        with tempfile.NamedTemporaryFile(dir=target, prefix=PREFIX, suffix=SUFFIX) as file:
-            file.write(content)
-            file.flush()
-            os.fchmod(file.fileno(), 0o644)
-            try:
-                os.link(file.name, there)
-            except FileExistsError:  # another process of this merge, or another merge, was faster
-                _merge_record(path, target, source, done)
-                return
-        done.num_new += 1
+        with writing(there) as file:
+            file.write_bytes(content)
+        done.num_new += is_record
     elif present == content:
-        done.num_same += 1
+        done.num_same += is_record
     else:
-        which = "another measurement of this cell, on this machine or an equal one"
-        done.conflicts.append(f"{shown(there)}: {source} has {which}; the record here stays")
-        return
-    for ending in (SAFETENSORS, REQUESTS):
-        if problem := _add_file(path.with_suffix(ending), target):
-            done.problems.append(f"{source}: left out {problem}")
+        which = "another measurement of this cell" if is_record else "another file"
+        done.conflicts.append(f"{shown(there)}: {source} has {which}; the one here stays")
+        return False
+    return True
 
 
-def _content(path: Path) -> bytes:
-    """Returns a record's file as it is. Raises ValueError if the file is not JSON."""
-    content = read_bytes(path)
-    loads(content)
-    return content
-
-
-def _add_file(path: Path, target: Path) -> str:
-    """Copies a file that lies beside a record. Returns the problem if the disk is full, else an empty text."""
-    if not path.is_file() or (target / path.name).exists():
-        return ""
-    with open_regular(path) as file:
-        size, room = os.fstat(file.fileno()).st_size, shutil.disk_usage(target).free
-        if size > room:
-            return f"{path.name}: {size / 1e9:,.0f} GB, but there is room for only {room / 1e9:,.0f} GB"
-        with writing(target / path.name) as copy, copy.open("wb") as written:
+def _copy(path: Path, target: Path) -> None:
+    """Copies a file that lies beside a record, if it exists and `target` lacks it."""
+    if path.is_file() and not (target / path.name).exists():
+        with open_regular(path) as file, writing(target / path.name) as copy, copy.open("wb") as written:
             shutil.copyfileobj(file, written)
-    return ""
