@@ -4,17 +4,14 @@ import re
 
 import pytest
 
-from accelbench.answers import process
 from accelbench.answers.cells import cells_of
 from accelbench.answers.process import Process
 from accelbench.answers.reference import groups
 from accelbench.grid.plan import Planned
-from accelbench.judging.row import summarise
 from accelbench.schema.measurement import Block
 from accelbench.schema.plan_file import labels
 from accelbench.schema.vocab import Mode, Precision, Status
 from accelbench.schema.workload import ModelSpec
-from accelbench.sweep import job_lines
 from accelbench.sweep.job_lines import JobLines
 from fakes import make_cell, make_measurement, make_record, make_served, make_trained
 
@@ -84,20 +81,6 @@ def test_with_repeats_a_line_has_the_speed_and_the_gain_of_its_own_process():
         ["1,100/s"],
         ["1,650/s", "1.5x"],
     ]
-
-
-def test_the_row_of_a_finished_cell_is_computed_once(monkeypatch):
-    of = []
-
-    def counted(record):
-        of.append(record.name)
-        return summarise(record)
-
-    for module in (process, job_lines):
-        monkeypatch.setattr(module, "summarise", counted, raising=False)
-    records = [of_rate(1000.0 + size, batch_size=size) for size in range(1, 6)]
-    lines_of(records)
-    assert of == [record.name for record in records]
 
 
 def test_a_doubt_is_marked_also_that_of_the_reference():

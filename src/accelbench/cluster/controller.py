@@ -258,7 +258,7 @@ class Controller:
                 if not states:
                     return
                 words = ", ".join(f"{num} {state}" for state, num in Counter(states.values()).most_common())
-                progress.what = f"jobs: {words}"
+                progress.describe(f"jobs: {words}")
                 time.sleep(POLL_S)
 
     def _collect(self, retry: Retry) -> dict[str, Record]:

@@ -6,9 +6,12 @@ from typing import Any
 
 from rich.console import Console
 
+from accelbench.answers.process import Process
 from accelbench.answers.serving import Capacity, best_settings, capacities, probe_of, setting_of, work_of
+from accelbench.answers.words import disturbed_text
 from accelbench.grid.plan import Planned, Prepared
 from accelbench.isolation.hosts import Hosts
+from accelbench.judging.served import served_text
 from accelbench.judging.verdict import why_disturbed
 from accelbench.presentation import counted, duration, say, significant
 from accelbench.project import shown
@@ -24,7 +27,6 @@ from accelbench.search.rates import MAX_INVALID, Candidate
 from accelbench.settings.config import SweepOptions
 from accelbench.stats.requests import num_requests_for
 from accelbench.sweep.context import SweepContext
-from accelbench.sweep.terminal import outcome
 
 FIRST_S = 2.0  # seconds of single requests, and then of all requests at once, to see what rates a setting can reach
 OVERHEAD_S = 3.0  # assumed seconds of a process besides its requests, until a process was measured
@@ -148,8 +150,9 @@ class _Search(BaseSearch):
                 self.has_probed = True
                 self.overhead_s = record.wall_s - serving.duration_s if serving else self.overhead_s
             if record.status not in UNEXPECTED:  # the session prints unexpected ones
-                words = ", ".join(map(str.strip, outcome(record)))
-                self.context.say(f"{item.label}: {words}, after {duration(record.wall_s)}")
+                process = Process.of(record)
+                text = disturbed_text(process) if process.disturbed else served_text(process.row)
+                self.context.say(f"{item.label}: {text}, after {duration(record.wall_s)}")
         self.records[record.name] = record
         self.write_plan(self.records.values())
         return record

@@ -1,13 +1,13 @@
-"""Writes a terminal's lines about finished cells. Only the first line of a job names the job."""
+"""Writes the lines about finished cells. Only the first line of a job names the job."""
 
 from collections.abc import Iterable, Iterator, Sequence
 
 from rich.text import Text
 
 from accelbench.answers import gains
-from accelbench.answers.cells import Gap, MeasuredCell, cells_of, gap
+from accelbench.answers.cells import Gap, MeasuredCell, cells_of
 from accelbench.answers.process import PROCESS_SETTINGS, Process
-from accelbench.answers.reference import setting_key
+from accelbench.answers.reference import groups
 from accelbench.answers.words import disturbed_text, setting_words, speed_text, token_times
 from accelbench.grid.plan import Planned
 from accelbench.judging.row import warnings_of
@@ -38,11 +38,9 @@ class JobLines:
         plan: Sequence[WantedCell] = (),
     ) -> None:
         self.width = width
-        self._places: dict[str, int] = {}  # key of a cell -> its place in the plan
-        for wanted in plan or planned:
-            self._place(wanted.cell)
-        self._references: dict[object, MeasuredCell] = {}  # job -> its first cell in the plan that has run
-        self._latest: dict[object, MeasuredCell] = {}  # job, setting and batch -> the latest process
+        keys = dict.fromkeys(wanted.cell.key_without(PROCESS_SETTINGS) for wanted in plan or planned)
+        self._places = {key: place for place, key in enumerate(keys)}  # key of a cell -> its place in the plan
+        self._of_job: dict[object, list[MeasuredCell]] = {}  # job -> its cells, each with its latest process
         for record in earlier:
             self._gain(Process.of(record))
         # Words that all cells share are printed once above the lines. Each line has its precision and batch.
@@ -125,23 +123,19 @@ class JobLines:
         if not cell.competes:
             return None
         job = cell.workload_key, cell.place_key
-        reference = min(self._references.get(job, cell), cell, key=lambda measured: self._place(measured.cell))
-        self._references[job] = reference
-        batch = cell.cell.batch_size
-        self._latest[job, setting_key(cell.cell), batch] = cell
-        rival = self._latest.get((job, setting_key(reference.cell), batch), cell)
-        return None if rival is cell else gap(cell, rival)
-
-    def _place(self, cell: Cell) -> int:
-        return self._places.setdefault(cell.key_without(PROCESS_SETTINGS), len(self._places))
+        cells = [other for other in self._of_job.get(job, []) if other.measured_key != cell.measured_key]
+        cells = sorted([*cells, cell], key=lambda one: self._places.get(one.cell.key_without(PROCESS_SETTINGS), 0))
+        self._of_job[job] = cells
+        (group,) = groups(cells)
+        return group.gain(cell)
 
 
-def details(record: Record, row: Row, *, is_exact: bool = False) -> list[str]:
-    """Returns an ok cell's numbers other than the speed, as short texts. With `is_exact`, they have more digits."""
+def details(record: Record, row: Row) -> list[str]:
+    """Returns an ok cell's numbers other than the speed, as short texts."""
     p50_ms, accuracy = row["latency_p50_ms"], row["accuracy"]
     words = [token_times(row)]
     if not words[0] and p50_ms is not None:
-        words = [f"{p50_ms:>9.3f} ms/step" if is_exact else f"{significant(p50_ms)} ms"]
+        words = [f"{significant(p50_ms)} ms"]
     if accuracy is not None:
-        words.append(f"test accuracy {accuracy:.4f}" if is_exact else f"test accuracy {significant(100 * accuracy)} %")
+        words.append(f"test accuracy {significant(100 * accuracy)} %")
     return list(filter(None, words))

@@ -2,10 +2,18 @@
 
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from rich.console import Console
-from rich.live import Live
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    ProgressColumn,
+    SpinnerColumn,
+    Task,
+    TextColumn,
+)
 from rich.text import Text
 
 from accelbench.answers import gains
@@ -14,14 +22,11 @@ from accelbench.answers.headline import tips
 from accelbench.answers.process import Process
 from accelbench.answers.sentences import Answer, answers
 from accelbench.answers.time_to_goal import target_answers
-from accelbench.answers.words import disturbed_text, speed_unit
 from accelbench.grid.estimate import Evidence, Length, lengths
 from accelbench.grid.plan import Planned
-from accelbench.judging.row import summarise, warnings_of
-from accelbench.judging.served import served_text
-from accelbench.judging.verdict import DISTURBED, why_disturbed
-from accelbench.judging.warnings import relative_half_width
-from accelbench.presentation import and_more, counted, duration, say, shortened
+from accelbench.judging.row import warnings_of
+from accelbench.judging.verdict import DISTURBED
+from accelbench.presentation import and_more, counted, duration, say
 from accelbench.project import shown
 from accelbench.schema.cell import Cell
 from accelbench.schema.plan_file import WantedCell
@@ -29,14 +34,11 @@ from accelbench.schema.record import Record
 from accelbench.schema.vocab import UNEXPECTED, Status
 from accelbench.sweep.card import BUSY_HINT, MAX_DOUBTS, UNCOUNTED
 from accelbench.sweep.context import SweepResult
-from accelbench.sweep.job_lines import JobLines, details
+from accelbench.sweep.job_lines import JobLines
 
-# The live line takes .3 % of a core; rich's `Progress`, drawn ten times a second, takes .9 %.
-DRAWN_HZ = 5
-SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
-ECHO_WIDTH = 3  # columns for a terminal's ^C, which else wraps, so that the live line stays
-LEAST_NAME = 12  # columns of a cell's name on a narrow terminal
-LEAST_BAR, MOST_BAR = 6, 30  # columns
+DRAWN_HZ = 5  # ten times a second, the live line would take .9 % of a core
+BAR = 30  # columns
+WIDE = 1000  # columns of a line in a file, which is never cut
 MAX_WORKLOADS = 3  # for more workloads, it names the report and `accelbench best`
 MAX_CELLS = 12
 
@@ -44,7 +46,7 @@ MAX_CELLS = 12
 class SweepProgress:
     """Shows the progress of one sweep: a line for each cell, or if `is_brief`, a line for each failure.
 
-    On a terminal, the lines are grouped by job. The last line is live: it shows the running cell and the time left.
+    The lines are grouped by job. On a terminal, the last line is live: it shows the running cell and the time left.
     """
 
     def __init__(
@@ -68,14 +70,21 @@ class SweepProgress:
         self.num_done = 0
         self._told: str | None = None  # the reason of the latest failure
         self._started: list[Cell] = []
-        known = earlier if console.is_terminal and not is_brief else ()
-        self._jobs = JobLines(self.planned, console.width, known, plan)
+        self._jobs = JobLines(
+            self.planned, console.width if console.is_terminal else WIDE, () if is_brief else earlier, plan
+        )
+        columns: list[ProgressColumn] = [SpinnerColumn(), TextColumn("{task.description}", markup=False)]
+        if self.num > 1 and not is_brief:
+            columns += [BarColumn(BAR), MofNCompleteColumn()]
+        self._live = Progress(
+            *columns, _TimeLeft(self._left), console=console, refresh_per_second=DRAWN_HZ, transient=True
+        )
+        self._task = self._live.add_task("", total=self.num)
         self.begin("preparing")
-        self._live = Live(console=console, get_renderable=self._line, refresh_per_second=DRAWN_HZ, transient=True)
 
     def __enter__(self) -> "SweepProgress":
         if self.console.is_terminal:
-            self._live.start(refresh=True)
+            self._live.start()
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -83,7 +92,7 @@ class SweepProgress:
 
     def begin(self, what: str, expected: Length | None = None, later: Length | None = None) -> None:
         """Shows that `what` runs, how long it is `expected` to take, and how long everything `later` will take."""
-        self.what = what
+        self.describe(what)
         self._expected = expected
         self._later = later or Length()
         self._began_s = time.monotonic()
@@ -98,27 +107,13 @@ class SweepProgress:
         self.begin(self._jobs.name(planned), expected, sum(later, Length()))
         self._started.append(planned.cell)
 
-    def _line(self) -> Text:
-        """The live line, as it is now."""
-        took_s = time.monotonic() - self._began_s
-        spin = f"{SPINNER[int(DRAWN_HZ * took_s) % len(SPINNER)]} "
-        left = self._left(took_s)
-        is_one = self.is_brief or self._expected is None or self.num < 2
-        if not is_one:
-            left = f"{min(self.num_done + 1, self.num)}/{self.num}  {left}"
-        room = self.console.width - ECHO_WIDTH - len(f"{spin}  {left}")
-        what = shortened(self.what, max(LEAST_NAME, room))
-        line = Text.assemble((spin, "cyan"), f"{what}  ")
-        length = min(MOST_BAR, room - len(what) - 2)
-        if length >= LEAST_BAR and not is_one:
-            done = round(length * self.num_done / self.num)
-            line.append("━" * done, "green").append(f"{'─' * (length - done)}  ", "dim")
-        line.append(left)
-        line.truncate(self.console.width - ECHO_WIDTH, overflow="ellipsis")
-        return line
+    def describe(self, what: str) -> None:
+        """Shows that `what` runs."""
+        self._live.update(self._task, description=what, completed=self.num_done)
 
-    def _left(self, took_s: float) -> str:
+    def _left(self) -> str:
         """Returns the time left for all cells. If it is unknown, returns how long this cell has run."""
+        took_s = time.monotonic() - self._began_s
         took = duration(took_s)
         expected = self._expected
         if expected is None:
@@ -144,39 +139,21 @@ class SweepProgress:
                 reason = "for the same reason"
             else:
                 self._told = reason
-        if self.console.is_terminal:
-            for line in self._jobs.of(record, reason):
-                say(self.console, line)
-            return
-        count = f"[{self.num_done:>{len(str(self.num))}}/{self.num}] "
-        width = max((len(item.label) for item in self.planned), default=0)
-        words = outcome(record)
-        if record.status in UNEXPECTED:
-            words = [reason] if reason else []
-        # The words of a disturbed cell already begin with its speed.
-        word = "" if why_disturbed(record) else record.status.value
-        say(self.console, "  ".join([f"{count}{record.label:<{width}} {word}", *words]))
+        count = "" if self.console.is_terminal else f"[{self.num_done:>{len(str(self.num))}}/{self.num}] "
+        *above, line = self._jobs.of(record, reason)
+        for text in [*above, Text(count).append(line)]:
+            say(self.console, text)
 
 
-def outcome(record: Record) -> list[str]:
-    """Describes a cell's result in a few words and numbers, the speed first."""
-    if record.status in UNEXPECTED or record.status == Status.skipped:
-        return [record.reason or "no reason was given"]
-    if why_disturbed(record):
-        return [disturbed_text(Process.of(record))]
-    row = summarise(record)
-    words = []
-    if isinstance(rate := row["samples_per_s"], float):
-        (size, unit) = speed_unit(record.cell)
-        width = relative_half_width(row)
-        rate *= size
-        bounds = "" if width is None else f" ±{100 * width:.1f} %"
-        words.append(f"{rate:>11,.{0 if rate >= 100 else 2}f} {unit}{bounds}")
-    words += filter(None, served_text(row).split(", "))
-    words += details(record, row, is_exact=True)
-    if num := len(warnings_of(row)):
-        words.append(counted(num, "doubt"))
-    return words
+class _TimeLeft(ProgressColumn):
+    """A column whose text is computed each time."""
+
+    def __init__(self, text: Callable[[], str]) -> None:
+        super().__init__()
+        self._text = text
+
+    def render(self, task: Task) -> Text:
+        return Text(self._text())
 
 
 def conclude(result: SweepResult, console: Console) -> None:
@@ -195,7 +172,7 @@ def conclude(result: SweepResult, console: Console) -> None:
         say(console, f"  To measure again: {again}", "yellow")
     say_skipped([record.reason for record in records if record.status == Status.skipped], console)
     for bad in [record for record in records if record.status in UNEXPECTED and record.sweep_id != result.sweep_id]:
-        say(console, f"  {bad.label}: {bad.status}: {outcome(bad)[0]}", "red")
+        say(console, f"  {bad.label}: {bad.status}: {bad.reason}", "red")
     took_s = sum(record.wall_s for record in records)
     say(console, f"Records: {folder} ({duration(took_s)} of measuring)")
 
