@@ -119,9 +119,6 @@ def test_a_price_and_a_limit_on_a_percentile_are_of_whoever_asks(here, capsys, m
     costs = [float(row["cost_per_million_samples"]) for row in csv.DictReader(table.read_text().splitlines())]
     assert costs == pytest.approx([1.0, 1000 / 991, 1000 / 982], rel=0.01)
     assert "cpu at 3.6 an hour (set by the user)." in table.with_name("index.html").read_text()
-    maker.suite(here / "runs", [maker.ok(maker.cell(device=device), 1000) for device in ("cpu", "gpu")])
-    assert main(["report", "--price-per-hour", "3.6"]) == 2
-    assert "of several devices: name each, such as cpu=3.6,gpu=3.6" in capsys.readouterr().err
     (here / "params.yaml").write_text("suites: {mine: {}}\n")
     (here / "runs").rename(here / "results")
     assert main(["report", "--price-per-hour", "cpu=3.6"]) == 2

@@ -15,7 +15,6 @@ from accelbench.commands.shared import (
     PRICE,
     budget_in_s,
     check,
-    check_devices,
     costs,
     default_folder,
     names_of,
@@ -171,7 +170,6 @@ def _show_best(chosen: Namespace, console: Console) -> int:
     results = place.root / (chosen.words[0] if chosen.words else default_folder(place, console))
     limit = None if chosen.latency_ms is None else Limit(chosen.latency_ms, chosen.percentile or 50)
     read = sweeps.read_all(results, prices, params.wanted_suites(place.project, results))
-    check_devices(chosen, console, read)
     cells = sweeps.cells_in(read)
     planned = [process for sweep in read for process in sweep.planned]
     notes = [note for sweep in read for note in sweep.notes]

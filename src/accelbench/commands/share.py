@@ -11,7 +11,6 @@ from accelbench.commands.shared import (
     FOLDER,
     PRICE,
     budget_in_s,
-    check_devices,
     costs,
     default_folder,
     say_notes,
@@ -63,7 +62,6 @@ def export(chosen: Namespace, console: Console) -> int:
         console = Console(stderr=True)
     place = workplace()
     sweeps = read_all(place.root / (chosen.folder or default_folder(place, console)), costs(chosen, place.project))
-    check_devices(chosen, console, sweeps)
     text, num = exported(chosen.format, sweeps)
     if chosen.out is None:
         print(text, end="")

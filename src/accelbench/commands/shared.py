@@ -1,6 +1,6 @@
 """Code that several commands share: `--budget`, the default folder of records, and `--price-per-hour`."""
 
-import re
+import math
 from argparse import Namespace
 from collections.abc import Iterable
 from pathlib import Path
@@ -25,7 +25,6 @@ BUDGET = flag("--budget", metavar="5m", help="how long the command may take, in 
 FOLDER_HELP = "folder of records (default: a project's results/, else the newest in runs/ with an ok cell)"
 FOLDER = flag("folder", nargs="?", help=FOLDER_HELP)
 PRICE = flag("--price-per-hour", metavar="2.5", help="an hour's price, or for each device: gpu=2.5,cpu=0.1")
-FIGURE = re.compile(r"\d{1,12}|\d{0,12}\.\d{1,12}")
 
 
 def budget_in_s(chosen: Namespace, default: str) -> float:
@@ -103,7 +102,8 @@ def _has_ok(top: Path) -> bool:
     from accelbench.schema.plan_file import record_paths
     from accelbench.schema.record import read_all
 
-    return any(verdict_on(record)[0] == Status.ok for record in read_all(record_paths(top)))
+    records = (record for path in record_paths(top) for record in read_all([path]))  # read until the first ok cell
+    return any(verdict_on(record)[0] == Status.ok for record in records)
 
 
 def say_notes(console: Console, sweeps: "Iterable[Sweep]") -> None:
@@ -132,31 +132,17 @@ def costs(chosen: Namespace, project: Path | None) -> "dict[Device, Cost]":
     text = chosen.price_per_hour
     if text is None:
         return costs_of
-    prices = text.split(",")
-    for price in prices:
+    for price in text.split(","):
         name, sign, number = price.rpartition("=")
         if sign and name not in list(Device):
             raise UnknownChoiceError("--price-per-hour", name, Device)
-        is_price = FIGURE.fullmatch(number) and float(number)
-        if not is_price or (len(prices) > 1 and not sign):
-            wanted = "a price above 0 in plain digits, such as 2.5, or one for each device: gpu=2.5,cpu=0.1"
+        try:
+            per_hour = float(number)
+        except ValueError:
+            per_hour = 0.0
+        if not 0 < per_hour < math.inf:
+            wanted = "a price above 0, such as 2.5, or one for each device: gpu=2.5,cpu=0.1"
             raise UserError(f"--price-per-hour {text}: should be {wanted}")
         for device in [Device(name)] if sign else Device:
-            costs_of[device] = replace(costs_of.get(device, Cost()), price_per_hour=float(number))
+            costs_of[device] = replace(costs_of.get(device, Cost()), price_per_hour=per_hour)
     return costs_of
-
-
-def check_devices(chosen: Namespace, console: Console, sweeps: "Iterable[Sweep]") -> None:
-    """Prints the prices of devices that have no ok record.
-
-    Raises UserError: there is only one price, but there are records of several devices.
-    """
-    text = chosen.price_per_hour or ""
-    ran = [record for sweep in sweeps for record in sweep.records if record.status == Status.ok]
-    measured = sorted({record.cell.device.value for record in ran})
-    if text and "=" not in text and len(measured) > 1:
-        wanted = ",".join(f"{device}={text}" for device in measured)
-        raise UserError(f"--price-per-hour {text}: the records are of several devices: name each, such as {wanted}")
-    absent = [price for price in text.split(",") if "=" in price and price.partition("=")[0] not in measured]
-    if absent:
-        say(console, f"--price-per-hour {','.join(absent)}: no ok record is of that device")

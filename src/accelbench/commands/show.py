@@ -4,7 +4,7 @@ import os
 import sys
 import webbrowser
 from argparse import Namespace
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,7 +15,6 @@ from accelbench.commands.command import command, flag, say
 from accelbench.commands.shared import (
     FOLDER,
     PRICE,
-    check_devices,
     costs,
     default_folder,
     is_results,
@@ -27,7 +26,6 @@ from accelbench.project import Workplace, shown, workplace
 
 if TYPE_CHECKING:
     from accelbench.judging.costs import Cost
-    from accelbench.report.read import Sweep
     from accelbench.schema.vocab import Device
 
 
@@ -45,8 +43,7 @@ def report(chosen: Namespace, console: Console) -> int:
     name = chosen.folder or default_folder(place, console)
     if is_results(place, name) and chosen.price_per_hour is not None:
         raise UserError("--price-per-hour: can't be used for the report of results/. Set `costs` in params.yaml")
-    folders = place.root / name, report_folder(place, name)
-    build_report(place, *folders, prices, partial(say, console), lambda sweeps: check_devices(chosen, console, sweeps))
+    build_report(place, place.root / name, report_folder(place, name), prices, partial(say, console))
     return 0
 
 
@@ -56,7 +53,6 @@ def build_report(
     out: Path,
     prices: "Mapping[Device, Cost]",
     say: Callable[[str], object],
-    check: "Callable[[Sequence[Sweep]], object]" = len,
 ) -> Path:
     """Builds the report on the records in `results`, and returns the page's path."""
     from accelbench.report.build import build
@@ -64,7 +60,6 @@ def build_report(
     from accelbench.settings import params
 
     sweeps = read_all(results, prices, params.wanted_suites(place.project, results))
-    check(sweeps)
     page = build(sweeps, results, out, prices, say, params.report_extension(place.project))
     say(f"Report: {page}")
     return page
