@@ -4,7 +4,6 @@ import errno
 import importlib
 import os
 import re
-import shlex
 import signal
 import subprocess
 import sys
@@ -318,8 +317,7 @@ def test_ctrl_c_leaves_what_was_measured_the_answer_so_far_and_the_command_that_
     with monkeypatch.context() as patched:
         patched.setattr(Session, "__enter__", stop)
         assert main(words) == 130
-    none = f"\nInterrupted before the first cell\nTo go on: accelbench {' '.join(words)}\n"
-    assert capsys.readouterr().err == none
+    assert capsys.readouterr().err == "\nInterrupted before the first cell\n"
     with monkeypatch.context() as patched:
         patched.setattr(Session, "measure", lambda *given: measure(*given) if given[1].cell.batch_size < 32 else stop())
         assert main(words) == 130
@@ -327,8 +325,8 @@ def test_ctrl_c_leaves_what_was_measured_the_answer_so_far_and_the_command_that_
     _, said, again = err.splitlines()
     assert (folder := re.fullmatch("Interrupted; 2 of 3 cells have their record, in (runs/.*)", said)[1]) in out
     assert "Page  accelbench report" in out
-    assert again == f"To go on: accelbench {' '.join(words)} out={folder}"
-    assert main(shlex.split(again.partition("accelbench ")[2])) == 0
+    assert again == f"To go on: the same command with out={folder}"
+    assert main([*words, f"out={folder}"]) == 0
     assert "2 of 3 cells have their record already." in capsys.readouterr().out
 
 
@@ -376,12 +374,12 @@ def test_a_comparison_goes_on_after_ctrl_c_and_measures_nothing_twice(faulty, mo
     assert main(["compare", "--run", *sides, "--fail-if", "slower:5%"]) == 130
     _, said, again = capsys.readouterr().err.splitlines()
     folder = re.fullmatch("Interrupted; 3 of 10 cells have their record, in (runs/.*)", said)[1]
-    further = shlex.join(["--run", *(f"{side} out={folder}" for side in sides), "--fail-if", "slower:5%"])
-    assert again == f"To go on: accelbench compare {further}"
-    assert main(shlex.split(again.partition("accelbench ")[2])) == 0
+    assert again == f"To go on: the same command with out={folder}"
+    further = ["--run", *(f"{side} out={folder}" for side in sides), "--fail-if", "slower:5%"]
+    assert main(["compare", *further]) == 0
     assert "same       +0.0 %" in capsys.readouterr().out
     time.sleep(1)  # a sweep is named by the second in which it starts
-    assert main(["compare", *shlex.split(further)]) == 0
+    assert main(["compare", *further]) == 0
     assert f"all 10 processes have their records in {folder}, so nothing is measured" in capsys.readouterr().out
     assert (len(measured), len(set(measured))) == (11, 10)
 

@@ -2,9 +2,6 @@
 
 import contextlib
 import os
-import re
-import select
-import shlex
 import signal
 import sys
 from collections.abc import Sequence
@@ -18,8 +15,6 @@ from accelbench.schema.secrets import masked
 from accelbench.schema.text import clean
 
 HELP = {"-h", "--help"}
-OUTPUTS = (1, 2)  # the descriptors of stdout and stderr
-SIDE = re.compile("[^-].*=|$")  # one argument of `compare` that holds all words of a cell; it may be empty
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -38,11 +33,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         return _status(list(sys.argv[1:] if arguments is None else arguments))
     except BrokenPipeError:
-        broken = [number for number in OUTPUTS if _has_no_reader(number)]
-        if not broken:
-            raise
-        for number in broken:  # otherwise Python would fail again when it flushes the remaining output
-            os.dup2(os.open(os.devnull, os.O_WRONLY), number)
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # otherwise Python would fail again when it flushes the output
         return 128 + signal.SIGPIPE
 
 
@@ -53,9 +44,8 @@ def _status(words: list[str]) -> int:
         return status
     except KeyboardInterrupt as stop:
         message = f"\n{str(stop) or 'Interrupted; every finished cell has its record.'}"
-        if isinstance(stop, Interrupted) and words[0] != "replay":  # a replay begins again
-            further = shlex.join(["accelbench", *_going_on(words, stop.folder)])
-            message += f"\nTo go on: {clean(masked(further))}"
+        if isinstance(stop, Interrupted) and stop.folder and words[0] != "replay":  # a replay begins again
+            message += f"\nTo go on: the same command with out={stop.folder}"
         status = 130
     except BrokenPipeError:
         raise
@@ -72,15 +62,6 @@ def _status(words: list[str]) -> int:
     with contextlib.suppress(OSError):  # if stderr is full or closed, only the exit status reports the error
         print(message, file=sys.stderr)
     return status
-
-
-def _going_on(words: list[str], folder: str) -> list[str]:
-    """Returns the words of the command that continues with the records in `folder`, or an empty list."""
-    if not folder or any(part.startswith("out=") for word in words for part in word.split()):
-        return words
-    if words[0] == "compare":  # the sides of `compare` have words of their own
-        return [f"{word} out={folder}".lstrip() if SIDE.match(word) else word for word in words]
-    return [*words, f"out={folder}"]
 
 
 def _run(words: list[str]) -> int:
@@ -109,17 +90,11 @@ class _Console(Console):
 
 def _replace_closed_streams() -> None:
     """Opens /dev/null for each closed standard stream. Else the next opened file would get its number."""
-    while (number := os.open(os.devnull, os.O_RDWR)) <= max(OUTPUTS):
+    while (number := os.open(os.devnull, os.O_RDWR)) <= 2:
         os.set_inheritable(number, True)
     os.close(number)
     sys.stdout = sys.stdout or open(1, "w")  # noqa: SIM115
     sys.stderr = sys.stderr or open(2, "w")  # noqa: SIM115
-
-
-def _has_no_reader(number: int) -> bool:
-    poll = select.poll()
-    poll.register(number, 0)
-    return any(events & (select.POLLERR | select.POLLHUP) for _, events in poll.poll(0))
 
 
 if __name__ == "__main__":

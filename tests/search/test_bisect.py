@@ -128,7 +128,7 @@ def test_ctrl_c_and_a_kill_leave_no_worktree(end, repository, monkeypatch, capsy
     before = signal.getsignal(signal.SIGTERM)
     assert main(words) == 130
     assert signal.getsignal(signal.SIGTERM) == before
-    assert f"To go on: accelbench {' '.join(words)} out=runs/bisect-" in capsys.readouterr().err
+    assert "To go on: the same command with out=runs/bisect-" in capsys.readouterr().err
     assert len(git("worktree", "list")) == 1
     assert (os.getcwd(), Path(".git/index").read_bytes()) == (here, index)
 
