@@ -89,23 +89,3 @@ def test_all_measurements_of_a_machine_take_turns(tmp_path, user, end):
             first.stdin.close() if end == "ends" else first.kill()
             assert second.stdout.readline() == "held\n"
             second.stdin.close()
-
-
-def test_one_that_waits_says_for_how_long(tmp_path, monkeypatch):
-    monkeypatch.setenv("ACCELBENCH_LOCK", str(tmp_path))
-    monkeypatch.setattr(lock, "REMIND_S", 0.2)
-    monkeypatch.setattr(lock, "RETRY_S", 0.01)
-    said = []
-    with measurement(tmp_path / "a") as first:
-        assert first.stdout.readline() == "held\n"
-
-        def note(message):
-            said.append(message)
-            if len(said) == 3:
-                first.kill()
-
-        with lock.hold_measuring(note):
-            pass
-    holder = f"another measurement (process {first.pid})"
-    assert len(said) == 3
-    assert all(message.startswith(f"Waiting for {holder} to end, for 0 min so far") for message in said)

@@ -16,8 +16,7 @@ from accelbench.errors import BusyError, UserError
 
 # An environment variable with the name of the lock. Sweeps with different names do not wait for each other.
 VARIABLE = "ACCELBENCH_LOCK"
-RETRY_S = 0.1
-REMIND_S = 60.0  # after this time the message about waiting is repeated
+RETRY_S = 0.2
 
 
 @contextlib.contextmanager
@@ -32,7 +31,7 @@ def hold_measuring(waiting: Callable[[str], None], patience_s: float | None = No
     environment variable `VARIABLE` selects another name, so that the user need not wait for such a process.
 
     Args:
-        waiting: called with a message before the wait, and then after 1, 2, 4, 8 ... minutes.
+        waiting: called with a message before the wait.
         patience_s: the longest wait; None if there is no limit.
 
     Raises BusyError if the lock is not free after `patience_s`.
@@ -40,26 +39,18 @@ def hold_measuring(waiting: Callable[[str], None], patience_s: float | None = No
     address = _address()
     patience_s = math.inf if patience_s is None else patience_s
     began_s = time.monotonic()
-    next_s = 0.0
+    is_told = False
     with socket.socket(socket.AF_UNIX) as server:
         while not _bind(server, address):
-            with socket.socket(socket.AF_UNIX) as client:
-                # If the holder has just ended, does not listen yet or belongs to another user, its id is unknown.
-                with contextlib.suppress(OSError):
-                    client.connect(address)
-                waited_s = time.monotonic() - began_s
-                if waited_s >= patience_s:
-                    raise BusyError(f"another measurement ({_holder(client)}) still runs after {waited_s:.0f} s")
-                if waited_s >= next_s:
-                    so_far = f"{waited_s / 60:.0f} min so far"
-                    waiting(
-                        f"Waiting for another measurement ({_holder(client)}) to end, for {so_far}. Two at once would "
-                        f"disturb each other. If that process measures nothing, set {VARIABLE}=mine for another lock."
-                    )
-                    next_s = max(REMIND_S, 2 * waited_s)
-                client.settimeout(max(RETRY_S, min(next_s, patience_s) - waited_s))
-                with contextlib.suppress(OSError):
-                    client.recv(1)  # the holder never sends anything, so this returns when it ends
+            if time.monotonic() - began_s >= patience_s:
+                raise BusyError(f"another measurement ({_holder(address)}) still runs after {patience_s:.0f} s")
+            if not is_told:
+                holder = _holder(address)
+                waiting(
+                    f"Waiting for another measurement ({holder}) to end. Two at once would disturb each other. If that"
+                    f" process measures nothing, set {VARIABLE}=mine for another lock."
+                )
+                is_told = True
             time.sleep(RETRY_S)
         server.listen(socket.SOMAXCONN)
         yield
@@ -81,12 +72,15 @@ def _bind(server: socket.socket, address: str) -> bool:
     return True
 
 
-def _holder(client: socket.socket) -> str:
+def _holder(address: str) -> str:
     """Returns the lock's holder, such as `process 42`.
 
-    The id is `unknown` if `client` is not connected to the holder, or if the holder runs in another container.
+    The id is `unknown` if the holder does not listen yet or has ended, or if it runs in another container.
     """
-    pid, *_ = struct.unpack("3i", client.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i")))
+    with socket.socket(socket.AF_UNIX) as client:
+        with contextlib.suppress(OSError):
+            client.connect(address)
+        pid, *_ = struct.unpack("3i", client.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i")))
     return f"process {pid or 'unknown'}"
 
 
