@@ -170,11 +170,3 @@ def test_another_file_is_no_bundle(tmp_path, capsys, content):
     assert (status, "Traceback" in printed.err, bool(printed.err)) == (2, False, True)
     assert content is not None or printed.err == f"accelbench: {path}: no such file\n"
     assert verified(tmp_path, capsys)[1].err == f"accelbench: {tmp_path}: not a file\n"
-
-
-def test_a_bundle_has_the_report(folder, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    (folder / "report/plots").mkdir(parents=True)
-    (folder / "report/plots/one.svg").write_text("<svg/>")
-    assert main(["bundle", str(folder), "--out", "mine.zip"]) == 0
-    assert "report/plots/one.svg" in zipfile.ZipFile("mine.zip").namelist()

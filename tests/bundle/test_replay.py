@@ -33,7 +33,7 @@ def bundled(root, speeds, fault="batch decides", **changes):
         for batch, speed in speeds.items()
     ]
     folder = write_sweep(root / "theirs", *records)
-    pack(folder, read_all(folder), root / "theirs.zip", {})
+    pack(folder, read_all(folder), root / "theirs.zip")
     return str(root / "theirs.zip")
 
 

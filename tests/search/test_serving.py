@@ -108,8 +108,6 @@ def test_what_can_not_be_served_is_said_at_once(fault, reason, searched, project
     [
         ("--latency-ms 50 model=mlp server.rate=5", "server.rate: --serve decides it"),
         ("--latency-ms 50 model=mlp server.percentile=99.9 repeats=2", "repeat, repeats: --serve decides"),
-        ("--latency-ms 50 model=mlp server.percentile=99.99", "server.percentile=99.99: --serve takes at most 99.9"),
-        ("--latency-ms 50 model=mlp timeout_s=20", "timeout_s=20: too short for --serve: use timeout_s=30"),
         ("--latency-ms 50 --percentile 90 model=mlp server.percentile=99", "--percentile: can't be used with serv"),
         ("model=mlp", "--serve: needs --latency-ms, such as --latency-ms 50"),
         ("--latency-ms 50 --search --budget 5m model=mlp", "--search: can't be used with --serve"),

@@ -87,5 +87,5 @@ def test_a_password_in_an_address_is_in_no_message(tmp_path, monkeypatch, capsys
     monkeypatch.chdir(tmp_path)
     assert main(["merge", "http://me:q8ZpL2xVw7@127.0.0.1:1/results", "--into", "all"]) == 2
     told = capsys.readouterr()
-    assert "me:***@127.0.0.1:1/results: can't be read" in told.err
+    assert "me:***@127.0.0.1:1/results: no such folder" in told.err
     assert "q8ZpL2xVw7" not in told.out + told.err

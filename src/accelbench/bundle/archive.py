@@ -7,7 +7,7 @@ import hashlib
 import os
 import stat
 import zipfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from accelbench.errors import RefusedError, UserError
@@ -26,13 +26,12 @@ MAX_FILE_BYTES = MAX_MB << 20
 MAX_TOTAL_BYTES = 4 << 30
 
 
-def pack(folder: Path, sweeps: Sequence[Sweep], out: Path, also: Mapping[str, Path]) -> int:
+def pack(folder: Path, sweeps: Sequence[Sweep], out: Path) -> int:
     """Writes a bundle, and returns the number of its files.
 
     Args:
         folder: folder of the records.
         sweeps: the sweeps that were read from it.
-        also: additional files: name in the bundle -> path.
 
     Raises OSError: `out` can't be written. Raises UserError: `out` exists, or a record or another file can't be read.
     """
@@ -40,9 +39,8 @@ def pack(folder: Path, sweeps: Sequence[Sweep], out: Path, also: Mapping[str, Pa
         raise UserError(f"--out {out}: exists already")
     if lost := [line for sweep in sweeps for line in sweep.unread]:
         raise UserError("\n".join(["some records can't be read, so the tables would differ:", *listed(lost)]))
-    files = dict(also)
     try:
-        files.update(_sources(folder, sweeps))
+        files = dict(_sources(folder, sweeps))
     except OSError as error:
         raise RefusedError(error) from error
     texts = {name: csv_file.text(rows) for name, rows in tables(sweeps).items()}

@@ -20,7 +20,6 @@ NOT_SHOWN = (
     "whether the samples are true: the author of the bundle could have invented them",
     "who made the bundle: only a signature shows it, such as one by gpg or ssh-keygen",
     "whether the released code measured the records: they only have the digest of the code",
-    "whether its report pages show these records: build the pages again with `accelbench report`",
 )
 
 

@@ -2,7 +2,6 @@
 
 import shlex
 from argparse import Namespace
-from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from rich.console import Console
@@ -21,12 +20,10 @@ from accelbench.commands.shared import (
     words_of,
 )
 from accelbench.errors import UserError
-from accelbench.presentation import counted
 from accelbench.project import workplace
 from accelbench.rules.conditions import Rule
 
 DECIDED = {"protocol", "server.rate", "server.duration_s", "server.latency_ms"}  # settings that --serve decides
-MOST_PERCENTILE = 99.9  # largest percentile of --serve; a larger one takes over 50,000 requests for each probe
 MODES = "--search, --serve, --target or --largest-batch"  # without one of these, `best` reads records
 RULES = (
     *to_target.RULES,
@@ -50,8 +47,7 @@ RULES = (
 )
 
 if TYPE_CHECKING:
-    from accelbench.answers.cells import MeasuredCell
-    from accelbench.answers.reference import Limit
+    pass
 
 
 @command(
@@ -142,15 +138,9 @@ def _serve(chosen: Namespace, console: Console) -> int:
     # 140 s are enough for p99.9 at the default rate. The search decides rate and duration of each probe.
     decided = f"server.percentile={chosen.percentile or 99}"
     words.append("server.duration_s=140" if "server.percentile" in names else decided)
-    composed = compose([*words, *words_of(chosen)])
-    for run in composed:
-        if run.server.percentile > MOST_PERCENTILE:
-            raise UserError(f"server.percentile={run.server.percentile:g}: --serve takes at most {MOST_PERCENTILE}")
-        if run.timeout_s < (enough_s := 1.5 * run.server.duration_s):
-            raise UserError(f"timeout_s={run.timeout_s:g}: too short for --serve: use timeout_s={enough_s:g}")
     budget_s = budget_in_s(chosen, "3m")
     with Hosts() as hosts:
-        return serving.search(*cells_of(composed), budget_s, console, hosts)
+        return serving.search(*cells_of(compose([*words, *words_of(chosen)])), budget_s, console, hosts)
 
 
 def _show_best(chosen: Namespace, console: Console) -> int:
@@ -173,7 +163,7 @@ def _show_best(chosen: Namespace, console: Console) -> int:
     cells = sweeps.cells_in(read)
     planned = [process for sweep in read for process in sweep.planned]
     notes = [note for sweep in read for note in sweep.notes]
-    notes += [*_of_unknown_latency(cells, limit), *price_notes((cell.row for cell in cells), prices)]
+    notes += price_notes((cell.row for cell in cells), prices)
     notes += [f"{cell.label}: {disturbed_text(cell)}" for cell in cells if cell.disturbed]
     speeds = beside_speeds(cells) if limit is None else []
     answered = answers(cells, limit)
@@ -197,14 +187,3 @@ def _show_best(chosen: Namespace, console: Console) -> int:
     for note in [*missing, *explained, *searched, *tips(cells), *notes]:
         presentation.say(console, note, "dim")
     return 0
-
-
-def _of_unknown_latency(cells: "Sequence[MeasuredCell]", limit: "Limit | None") -> Iterator[str]:
-    """Yields a line: how many ok cells have an unknown latency, and which settings would measure it."""
-    from accelbench.stats.order_statistics import NUM_SAMPLES_FOR
-
-    if limit is None:
-        return
-    if num := sum(bool(cell.speed) and cell.number(limit.column) is None for cell in cells):
-        why = f"p{limit.percentile} is unknown below {NUM_SAMPLES_FOR[limit.percentile]} single steps"
-        yield f"{counted(num, 'cell')} left out: {why}; window.latency_s and window.latency_steps allow more steps"

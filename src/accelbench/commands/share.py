@@ -17,12 +17,11 @@ from accelbench.commands.shared import (
 )
 from accelbench.errors import UnknownChoiceError, UserError, writing_errors
 from accelbench.presentation import counted
-from accelbench.project import PARAMS, RESULTS, Workplace, workplace
+from accelbench.project import workplace
 
 # The same as in `report.export`. Help texts do not import that module, since it takes long.
 FORMATS = ("bencher", "github-action-benchmark", "pytorch", "csv", "json")
 SCHEMAS = ("record-schema", "plan-schema", "processes-schema")  # `json_schema` has a function for each
-LOCK = "requirements.lock"
 REPLAY = """\
 Measures and compares the two cells of each claim, like `compare --run`, in 5 fresh, interleaved processes each.
   holds         the claimed verdict (faster, or the same) is right here
@@ -93,20 +92,9 @@ def bundle(chosen: Namespace, console: Console) -> int:
     folder = place.root / (chosen.folder or default_folder(place, console))
     out = Path(chosen.out)
     with writing_errors(chosen.out):
-        num = pack(folder, read_all(folder, alone=True), out, _beside(folder, place))
+        num = pack(folder, read_all(folder, alone=True), out)
     say(console, f"Bundle: {out}, {num} files, {out.stat().st_size / 1e3:,.0f} kB")
     return 0
-
-
-def _beside(folder: Path, place: Workplace) -> dict[str, Path]:
-    """Returns additional files (name in the bundle -> path): settings, packages and a built report."""
-    root = place.project or folder
-    report = (root if folder == root / RESULTS else folder) / "report"
-    files = {f"project/{name}": root / name for name in (PARAMS, LOCK) if (root / name).is_file()}
-    for path in sorted(report.rglob("*")):
-        if path.is_file() and not path.is_symlink():
-            files[f"report/{path.relative_to(report).as_posix()}"] = path
-    return files
 
 
 BUNDLE_HELP = "a file that `accelbench bundle` wrote"

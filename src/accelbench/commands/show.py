@@ -129,15 +129,10 @@ def figure(chosen: Namespace, console: Console) -> int:
     gaining = [job for job in jobs(answered) if job.gains]
     asked = grouped((one for one in questions(cells, answered) if one.lines), lambda one: one.name)
     if question is not None and question not in asked:
-        if not asked:
-            raise UserError(
-                f"--question {question}: these records have no such chart, and no other that --question draws"
-            )
-        raise UnknownChoiceError("--question", question, asked)
+        raise UnknownChoiceError("--question", question, asked or ["none: these records have no such chart"])
     if question is None and not gaining:
         others = f"; --question {' or '.join(asked)} has a chart" if asked else ""
         raise UserError(f"{shown(folder)}: no job was measured with several settings, so there are no gains{others}")
-
     draw = partial(pictures.of_jobs, gaining)
     if question is not None:
         draw = partial(pictures.of_question, asked[question])
