@@ -8,7 +8,7 @@ import pytest
 from accelbench import worker
 from accelbench.schema.serialize import plain
 from accelbench.schema.vocab import Mode
-from fakes import TESTS, make_cell, make_project, make_record
+from fakes import TESTS, make_cell, make_project
 
 
 @pytest.fixture
@@ -53,13 +53,6 @@ def test_of_two_ranks_under_torchrun_the_first_answers(run_alone, tmp_path):
     done, outcome = run_alone((*TORCHRUN, str(tmp_path / "faked.py")), mode=Mode.train, devices=2)
     assert (done.returncode, outcome["status"]) == (0, "ok"), done.stderr[-2000:]
     assert outcome["measurement"]["num_devices"] == 2
-
-
-def test_a_record_names_its_cell(tmp_path):
-    made = make_record()
-    (tmp_path / "record.json").write_text(json.dumps(made.to_json()))
-    (tmp_path / "manifest.json").write_text("{}")
-    assert worker.parse([str(tmp_path / "record.json"), str(tmp_path)])[0] == made.cell
 
 
 @pytest.mark.parametrize(

@@ -107,8 +107,3 @@ def test_a_sweeper_of_someone_elses_gets_the_speed_of_each_job(project, monkeypa
 def test_a_launcher_that_runs_cells_side_by_side_is_refused(project, capsys, launcher):
     assert main(["-m", *PLAIN, "batch_size=8,16", f"hydra/launcher={launcher}"]) == 2
     assert f"hydra/launcher={launcher}: only accelbench's launcher is allowed" in capsys.readouterr().err
-
-
-def test_a_suite_goes_without_a_sweeper_of_someone_elses(project, capsys):
-    assert main(["-m", "suite=mnist_networks", "hydra/sweeper=basic"]) == 2
-    assert "hydra/sweeper=basic: can't be combined with suite=" in capsys.readouterr().err

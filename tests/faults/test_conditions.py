@@ -4,12 +4,9 @@ Also clocks that jump, and terminals that close.
 """
 
 import os
-import pty
 import shutil
 import subprocess
 import sys
-import time
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -19,7 +16,6 @@ from accelbench.schema import record
 from accelbench.schema.plan_file import read_planned
 from accelbench.schema.vocab import Status
 from fakes import TESTS, give_ceilings, make_project
-from faults.beds import marked
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(1200)]
 
@@ -132,33 +128,3 @@ def test_outputs_that_are_full_or_closed(project):
     for folder in ("runs/full", "runs/closed"):
         assert is_measured(project / folder)
     assert {record.read(path).error for path in project.glob("runs/*/*-*.json")} == {None}
-
-
-def test_a_terminal_that_closes_leaves_whole_records_and_the_next_start_goes_on(project, monkeypatch):
-    """The kernel then sends SIGHUP to the sweep."""
-    monkeypatch.setenv("ACCELBENCH_LOCK", str(project))
-    words = ["-m", *TINY, "batch_size=1,2,4", "window.measure_s=1", "out=runs/a"]
-    words.remove("batch_size=8")
-    folder = project / "runs/a"
-    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "HANGS_UP": str(project)}
-    pid, terminal = pty.fork()
-    if not pid:
-        os.chdir(project)
-        os.execve(sys.executable, [sys.executable, "-m", "accelbench.cli", *words], environment)
-    os.set_blocking(terminal, False)
-    deadline = time.monotonic() + 120
-    while len(list(folder.glob("*-*.json"))) < 2:  # the first one is judged then
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
-        with suppress(BlockingIOError):
-            os.read(terminal, 65536)  # else it would wait for its reader
-    os.close(terminal)
-    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) != 0
-    while left := marked(f"HANGS_UP={project}"):
-        assert time.monotonic() < deadline, left
-        time.sleep(0.05)
-    before = {path: path.read_bytes() for path in folder.glob("*-*.json")}
-    for path in before:
-        record.read(path)
-    assert "of 3 cells have their record already" in accelbench(project, *words)
-    assert is_measured(folder)

@@ -12,14 +12,12 @@ from accelbench.schema.measurement import (
     Block,
     Breakdown,
     Data,
-    Epoch,
     Evaluation,
-    Generation,
     SystemSeries,
     Work,
 )
 from accelbench.schema.serialize import plain
-from accelbench.schema.vocab import Mode, Phase, Precision, Protocol, Scaling, Status
+from accelbench.schema.vocab import Mode, Phase, Precision, Protocol, Status
 from accelbench.sweep.card import show_card
 from accelbench.sweep.job_lines import details
 from fakes import make_ceilings, make_cell, make_measurement, make_record, make_served, make_trained
@@ -96,35 +94,6 @@ def test_doubts_and_tips_are_marked_and_few_of_many_doubts_are_shown():
     assert lines(card_of(record, is_verbose=True))[-5:-1] == ["! one", "! two", "! three", "! four"]
     record = make_record(measurement=make_measurement(), environment={"machine": {"num_threads": 8}})
     assert "→ try more threads: 2 on 8 cores" in lines(card_of(record))
-
-
-def test_figures_that_are_not_known_are_left_out():
-    assert "p90" not in card_of(made(latency_s=[0.01] * 63))  # too few steps for it
-    assert "a step" not in card_of(made(latency_s=[]))
-    assert "checked" not in card_of(made())
-    fit = make_cell(mode=Mode.train, protocol=Protocol.fit, epochs=3)
-    epochs = [Epoch(seconds=2.0, num_samples=100, loss=0.5)] * 3
-    assert "3 epochs 6.00 s   memory 612 MB" in lines(card_of(made(cell=fit, epochs=epochs)))
-
-
-def test_several_devices_and_their_memory_are_named():
-    cell = make_cell(devices=2, scaling=Scaling.weak, batch_size=64)
-    name = "NVIDIA H200 of a name that is far longer than there is room"
-    text = lines(card_of(made(cell=cell, num_devices=2, device_name=name, peak_device_bytes=2_100_000_000)))
-    assert text[:2] == ["mlp infer  fp32 b64 · pytorch · cpux2 · weak", name]
-    assert text[3] == "test set 0.0156 s estimated   memory 612 MB   device memory 2,100 MB"
-
-
-def test_tokens_have_their_times_and_the_cache_its_size():
-    seen = Generation(prefill_s=[0.1] * 8, decode_s=[[0.01] * 10] * 8, cache_bytes=4_000_000)
-    cell = make_cell(mode=Mode.generate, batch_size=4)
-    _, *told, _ = lines(card_of(made(cell=cell, generation=seen, tokens_per_sample=11, latency_s=[])))
-    assert told == [
-        "102,000 tokens/s   102,000 ├────●────┤ 102,000   first token 100 ms",
-        "10.0 ms a token, p90 10.0 ms",
-        "test set 0.0156 s estimated   memory 612 MB   decoding 400 tokens/s",
-        "key-value cache 4.00 MB",
-    ]
 
 
 def test_requests_have_their_latencies_and_the_verdict():

@@ -55,12 +55,6 @@ def test_a_job_is_named_once_then_what_differs_and_the_gain_over_its_reference()
     assert group.gains[0].ratio == pytest.approx(2.0)
 
 
-def test_a_resumed_sweep_compares_with_what_ran_before():
-    first, second = of_rate(1000.0), of_rate(1500.0, **BF16)
-    assert "1.5x" not in lines_of([second])[-1]
-    assert "1.5x" in lines_of([second], known=[first], plan=[first, second])[-1]
-
-
 def test_the_reference_is_first_in_the_plan_whatever_ran_first_or_failed():
     a, b, c = of_rate(1000.0), of_rate(1500.0, **BF16), of_rate(3000.0, precision=Precision.fp16)
     lines = lines_of([b, c, a, b, c], plan=[a, b, c])

@@ -138,15 +138,6 @@ def test_a_cell_is_judged_by_the_ceiling_and_keeps_it_in_its_record(
     assert sum("about 5 s, again: mlp was faster)" in each for each in said) == len(rates) - 1
 
 
-@pytest.mark.parametrize(("large", "status"), [(1.0, Status.ok), (0.1, Status.invalid)])
-def test_convolutions_with_large_kernels_may_exceed_the_ceiling_by_far(prober, large, status):
-    one = prober(1e9, 1e9)
-    one.ceilings(CELL)
-    found = judged(one, 4e9, flops=40_000_000, large_kernels=large)
-    assert found.status == status
-    assert bool(warnings_of(summarise(found))) == (status == Status.ok)
-
-
 @pytest.fixture
 def load_counts(monkeypatch):
     monkeypatch.delenv("ACCELBENCH_BUSY")

@@ -10,7 +10,7 @@ from accelbench.grid import fingerprint, plan
 from accelbench.isolation.hosts import Hosts
 from accelbench.project import RECORDS
 from accelbench.schema import plan_file, record
-from accelbench.schema.vocab import Device, Engine, Library, Mode, Precision, Protocol, Status
+from accelbench.schema.vocab import Device, Engine, Library, Precision, Status
 from accelbench.schema.workload import ModelSpec
 from accelbench.settings.config import Retry
 from fakes import faulty_host, make_cell
@@ -75,14 +75,6 @@ def test_whatever_happens_to_a_cell_is_a_record_and_the_sweep_goes_on(swept, fol
     assert text.count("mlp-cpu-fp32-b32-infer-fault=raise: failed: ValueError: a bad layer") == 1
     assert result.records[1].label == "mlp-cpu-fp32-b32-infer-fault=raise"
     assert "Records: runs/test" in text
-
-
-def test_trained_weights_are_saved_beside_the_record(swept, folder):
-    cells = [make_cell(mode=Mode.train, protocol=Protocol.fit, save_weights=saved) for saved in (True, False)]
-    saved, other = swept(cells)[0].records
-    (file,) = folder.glob("*.safetensors")
-    assert file.stem == saved.name != other.name
-    assert [each.name for each in swept(cells)[0].records] == [saved.name, other.name]
 
 
 def test_a_record_is_there_before_the_next_cell_starts_and_holds_what_it_depended_on(swept, folder):
