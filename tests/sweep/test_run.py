@@ -66,7 +66,7 @@ def test_whatever_happens_to_a_cell_is_a_record_and_the_sweep_goes_on(swept, fol
     assert result.num_unexpected == 4
     assert list(plan_file.read_planned(folder)) == result.records
     assert "2 ok, 1 failed, 1 oom, 1 killed, 1 invalid" in text
-    assert text.count("ValueError: a bad layer") == text.count("mlp-cpu-fp32-b32-infer-fault=raise") == 1
+    assert text.count("failed  ValueError: a bad layer") == text.count("fp32 b32 fault=raise") == 1
     # Another suite's sweep has another id, also within the same second.
     text = swept([*map(make_cell, FAULTS)], suite="later", is_auto=True)[
         1

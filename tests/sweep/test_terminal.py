@@ -47,7 +47,7 @@ def test_each_cell_is_one_line_which_begins_with_what_differs_and_in_a_file_with
         "  mlp  fp32 b1  ok   3,200/s  ±0 %             10.0 ms",
         "       fp32 b3  failed  for [a] reason",
     ]
-    assert "mlp infer fp32 b1" in shown  # the live line
+    assert "mlp infer fp32 b3" in shown  # the live line
 
 
 def test_the_same_reason_is_that_of_the_failure_above():

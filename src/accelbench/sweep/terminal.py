@@ -14,6 +14,7 @@ from rich.progress import (
     Task,
     TextColumn,
 )
+from rich.table import Column
 from rich.text import Text
 
 from accelbench.answers import gains
@@ -38,6 +39,7 @@ from accelbench.sweep.job_lines import JobLines
 
 DRAWN_HZ = 5  # ten times a second, the live line would take .9 % of a core
 BAR = 30  # columns
+MIN_WIDTH = 60  # columns of a terminal; a narrower one has no bar
 WIDE = 1000  # columns of a line in a file, which is never cut
 MAX_WORKLOADS = 3  # for more workloads, it names the report and `accelbench best`
 MAX_CELLS = 12
@@ -74,7 +76,7 @@ class SweepProgress:
             self.planned, console.width if console.is_terminal else WIDE, () if is_brief else earlier, plan
         )
         columns: list[ProgressColumn] = [SpinnerColumn(), TextColumn("{task.description}", markup=False)]
-        if self.num > 1 and not is_brief:
+        if self.num > 1 and not is_brief and console.width >= MIN_WIDTH:
             columns += [BarColumn(BAR), MofNCompleteColumn()]
         self._live = Progress(
             *columns, _TimeLeft(self._left), console=console, refresh_per_second=DRAWN_HZ, transient=True
@@ -88,7 +90,8 @@ class SweepProgress:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._live.stop()
+        if self.console.is_terminal:
+            self._live.stop()
 
     def begin(self, what: str, expected: Length | None = None, later: Length | None = None) -> None:
         """Shows that `what` runs, how long it is `expected` to take, and how long everything `later` will take."""
@@ -149,7 +152,7 @@ class _TimeLeft(ProgressColumn):
     """A column whose text is computed each time."""
 
     def __init__(self, text: Callable[[], str]) -> None:
-        super().__init__()
+        super().__init__(Column(no_wrap=True))
         self._text = text
 
     def render(self, task: Task) -> Text:
