@@ -73,7 +73,6 @@ def test_a_sweep_of_one_small_cell_leaves_no_secret_in_any_file(tmp_path, monkey
     give_ceilings(project)
     assert main([*QUOTING, "tracking=mlflow", "out=runs/a"]) == 0
     (measured,) = [record.read(path) for path in (project / "runs/a").glob("*-*.json")]
-    assert "ValueError: 401 for ***" in str(measured.measurement.notes)
     assert measured.environment["variables"].items() >= {"OMP_PROC_BIND": "false"}.items()
     assert main(["report", "runs"]) == 0
     assert main(["merge", "runs/a", "--into", "all"]) == 0

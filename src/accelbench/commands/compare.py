@@ -146,7 +146,7 @@ def _measure(names: list[str], chosen: Namespace, terms: "Terms", console: Conso
 
 @command(
     "regressions",
-    "former name of `compare FOLDER@REV1 FOLDER@REV2 --fail-if slower:0%%`",
+    "former name of `compare FOLDER@REV1 FOLDER@REV2`",
     flag("range", metavar="[FOLDER]@REV1..REV2", help="two git revisions of the records in FOLDER (results)"),
     usage="[FOLDER]@REV1..REV2",
 )
