@@ -31,7 +31,7 @@ from accelbench.presentation import counted
 from accelbench.project import CLUSTER, RECORD_FOLDERS, RECORDS, Workplace, resolved, shown
 from accelbench.schema.cell import Cell
 from accelbench.schema.plan_file import WantedCell
-from accelbench.schema.record import Record, listed, read_all
+from accelbench.schema.record import Record, read_all
 from accelbench.schema.serialize import grouped, read_json, write_json
 from accelbench.schema.vocab import SHARE_ONE_CPU, Device
 from accelbench.settings.config import ExecutorConfig, Retry
@@ -42,7 +42,6 @@ from accelbench.sweep.run import stands
 from accelbench.sweep.terminal import SweepProgress
 
 OF_NODE = ("nvidia-driver",)  # versions that may differ between nodes; nodes share all packages
-REPLACED = "replaced"  # folder for records of cells that were measured again
 POLL_S = 5.0
 
 
@@ -78,13 +77,6 @@ class ClusterEngine(ABC):
     @abstractmethod
     def cancel(self, jobs: Sequence[str]) -> None:
         """Ends the jobs."""
-
-    def last_words(self, spread: Path, job: str) -> str:
-        """Returns why a job ended, as its log states it, and the path of the log. Empty if the log has no reason.
-
-        `spread` is the folder with the logs.
-        """
-        return ""
 
     def close(self) -> None:  # noqa: B027  # an engine may have nothing to close
         """Leaves the cluster. The engine is not used afterwards."""
@@ -132,11 +124,6 @@ class Round:
         """Returns the files of all finished records of the round's jobs."""
         return {path for part in self.parts() for path in finished(part).glob(RECORDS)}
 
-    def unfinished_jobs(self) -> list[str]:
-        """Returns the jobs that have unfinished cells, in the order in which the jobs were submitted."""
-        num_left = [len(read_json(part)["labels"]) - len(list(finished(part).glob(RECORDS))) for part in self.parts()]
-        return [job for job, num in zip(self.jobs(), num_left, strict=False) if num]
-
 
 class Controller:
     """Divides one sweep among the jobs of an engine."""
@@ -170,7 +157,7 @@ class Controller:
     def check_complete(self, records: Sequence[Record]) -> None:
         """Raises UserError: some cells have no record."""
         if num := len(self.ready.planned) - len(records):
-            why = "; ".join(dict.fromkeys(self._problems)) or "something else ended their jobs"
+            why = "; ".join(self._problems) or f"their jobs ended early: see the logs in {shown(self.folder)}"
             again = f"The same command with out={shown(self.context.folder)} continues"
             raise UserError(f"{num} of {len(self.ready.planned)} cells have no record: {why}. {again}")
 
@@ -233,9 +220,6 @@ class Controller:
             self._collect(Retry.none)
             raise
         self._problems = [path.read_text().strip() for path in sorted(spread.folder.glob(f"*{PROBLEM}"))]
-        if not self._problems:
-            ends = {job: self.engine.last_words(spread.folder, job) for job in spread.unfinished_jobs()}
-            self._problems = listed([f"job {job} ended: {text}" for job, text in ends.items() if text])
 
     def _wait(self, spread: Round) -> None:
         """Waits until all jobs of the round have ended. Delivers each record when it arrives."""
@@ -263,7 +247,7 @@ class Controller:
 
     def _collect(self, retry: Retry) -> dict[str, Record]:
         """Merges finished records into the sweep's folder, and writes a plan. Returns cell id -> valid record."""
-        # Records that are not valid are moved away, because new records will have the same names.
+        # Records that are not valid are removed, because new records will have the same names.
         folder, merged = self.context.folder, Merged()
         last = self._last_round()
         sources = [finished(part) for part in last.parts()] if last else []
@@ -280,10 +264,8 @@ class Controller:
             if stands(record, retry, cells[record.cell.id]):
                 done[record.cell.id] = record
                 continue
-            replaced = self.folder / REPLACED
-            replaced.mkdir(exist_ok=True)
             for path in folder.glob(f"{record.name}.*"):  # also its weights
-                shutil.move(path, replaced / path.name)
+                path.unlink()
         planned = [item for item in self.ready.planned if item.cell.id in done]
         self.context.write_plan([WantedCell(item.cell, done[item.cell.id].name, item.label) for item in planned])
         return done

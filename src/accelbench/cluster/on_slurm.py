@@ -13,7 +13,6 @@ from submitit.slurm.slurm import SlurmExecutor
 from accelbench.cluster.controller import ClusterEngine, Need
 from accelbench.cluster.job import run_part
 from accelbench.errors import UserError
-from accelbench.project import shown
 from accelbench.schema.text import one_line
 from accelbench.schema.vocab import Device
 from accelbench.settings.config import SlurmConfig
@@ -85,13 +84,6 @@ class SlurmEngine(ClusterEngine):
             raise UserError(f"executor=slurm: scancel failed: {one_line(str(error))}") from error
         if done.returncode:
             raise UserError(f"executor=slurm: scancel failed: {_last_line(done.stderr)}")
-
-    def last_words(self, spread: Path, job: str) -> str:
-        log = spread / LOGS / f"{job}_0_log.err"
-        lines = [line for line in log.read_text(errors="replace").splitlines() if line.strip()] if log.exists() else []
-        # Slurm's daemon writes the reason, such as the time limit. The line of srun after it has only a number.
-        last = [line for line in lines if line.startswith("slurmstepd")] or lines
-        return f"{one_line(last[-1])} ({shown(log)})" if last else ""
 
 
 class SlurmPart(submitit.helpers.Checkpointable):
