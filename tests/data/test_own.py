@@ -122,11 +122,12 @@ def test_arrays_that_are_divided_keep_their_division_and_many_classes_their_labe
     ("arrays", "message"),
     [
         ({"pictures": IMAGES}, "its arrays are pictures; the file should have the arrays images and labels"),
-        ({"images": IMAGES / 255, "labels": LABELS}, r"images is float64 of the shape \(40, 5, 6\); the file should"),
-        ({"images": IMAGES[:, 0], "labels": LABELS}, r"images is uint8 of the shape \(40, 6\); the file should"),
-        ({"images": IMAGES, "labels": LABELS[:9]}, r"labels is int64 of the shape \(9,\)"),
+        (
+            {"images": IMAGES / 255, "labels": LABELS[:9]},
+            r"images is float64 .*labels is int64 of the shape \(9,\)",
+        ),
         ({"images": IMAGES, "labels": LABELS * 0}, r"all labels are \[0\]: a data set needs at least two classes"),
-        ({"images": IMAGES[:4], "labels": LABELS[:4]}, "test: class 3 has no images"),
+        ({"images": IMAGES[:4], "labels": LABELS[:4]}, "class 3 has no images"),
         ({"images": np.array([{}] * 40), "labels": LABELS}, "not readable as an .npz file of arrays"),
     ],
 )

@@ -177,9 +177,10 @@ def _write_arrays(path: Path, folder: Path) -> Obtained:
         raise DataError(f"all labels are {classes.tolist()}: a data set needs at least two classes")
     if train.images.shape[1:] != test.images.shape[1:]:
         raise DataError("the images for training and the images for testing have different shapes")
+    missing = np.setxor1d(train.labels, test.labels)
+    if len(missing):
+        raise DataError(f"class {missing[0]} has no images for training or for testing (it needs {MIN_PICTURES})")
     for split, arrays in (("train", train), ("test", test)):
-        for missing in np.setdiff1d(classes, arrays.labels):
-            raise DataError(f"{split}: class {missing} has no images (a class needs at least {MIN_PICTURES})")
         labels = np.searchsorted(classes, arrays.labels).astype(label_type(len(classes)))
         save_split(folder, split, Arrays(arrays.images, labels))
     return Obtained(classes=[str(name) for name in classes.tolist()], source=f"arrays of {path.name}")
@@ -209,10 +210,8 @@ def _pair(arrays: Mapping[str, Any], of_images: str, of_labels: str) -> Arrays:
     if shape[3:] == (1,):
         images = images[..., 0]  # grey images have no axis of channels
     is_image = images.ndim == 3 or (images.ndim == 4 and shape[3] == 3)
-    if images.dtype != np.uint8 or not is_image or 0 in shape:
-        raise DataError(f"{of_images} is {images.dtype} of the shape {shape}; {EXPECTED}")
-    if labels.dtype.kind not in "iu" or labels.shape not in (shape[:1], (shape[0], 1)):
-        raise DataError(
-            f"{of_labels} is {labels.dtype} of the shape {labels.shape}; {EXPECTED}, n being the number of images"
-        )
+    is_label = labels.dtype.kind in "iu" and labels.shape in (shape[:1], (shape[0], 1))
+    if images.dtype != np.uint8 or not is_image or 0 in shape or not is_label:
+        described = f"{of_images} is {images.dtype} of the shape {shape}, {of_labels} is {labels.dtype} of the shape"
+        raise DataError(f"{described} {labels.shape}; {EXPECTED}")
     return Arrays(images, labels.reshape(-1))
