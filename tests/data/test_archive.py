@@ -21,11 +21,7 @@ def test_what_unpacks_to_too_much_is_refused(path):
         Zip(path).names()
 
 
-def test_an_encrypted_member_and_one_that_lies_about_its_size_are_damaged(path):
-    content = path.read_bytes()
-    encrypted = bytearray(content)
-    encrypted[content.index(b"PK\x01\x02") + 8] |= 1
-    for damaged in (encrypted, content.replace((1_000_000).to_bytes(4, "little"), (50).to_bytes(4, "little"))):
-        path.write_bytes(damaged)
-        with pytest.raises(DataError, match="damaged in the archive"):
-            Zip(path).read("1.jpg")
+def test_a_member_that_lies_about_its_size_is_damaged(path):
+    path.write_bytes(path.read_bytes().replace((1_000_000).to_bytes(4, "little"), (50).to_bytes(4, "little")))
+    with pytest.raises(DataError, match="damaged in the archive"):
+        Zip(path).read("1.jpg")

@@ -59,11 +59,3 @@ def test_a_manifest_with_impossible_values_is_refused_even_if_its_digest_is_righ
     refused = f"manifest.json: not readable .*stand_in: should be `bool`.*; remove {tmp_path}"
     with pytest.raises(DataError, match=refused):
         read_manifest(tmp_path / "a")
-
-
-def test_a_manifest_with_numbers_that_are_none_is_refused(tmp_path):
-    make(tmp_path / "a")
-    path = tmp_path / "a" / MANIFEST
-    path.write_text(json.dumps(json.loads(path.read_text()) | {"more": {"mean": [float("nan")]}}))
-    with pytest.raises(DataError, match=f"manifest.json: not readable .*JSON is malformed.*; remove {tmp_path}"):
-        read_manifest(tmp_path / "a")

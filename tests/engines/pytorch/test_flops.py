@@ -109,11 +109,6 @@ def test_operators_read_their_inputs_and_write_their_outputs_once(precision, siz
     assert work.bytes == size * ((3 * 5 + 5 * 7 + 7 + 3 * 7) + 2 * 3 * 7)
 
 
-def test_a_tensor_that_is_no_weight_stays_in_its_format():
-    work = counted(Scaled("cpu"), torch.rand(3, 5).bfloat16(), Precision.bf16)
-    assert work.bytes == 2 * (3 * 5 + 5 * 7 + 3 * 7) + (2 * 3 * 7 + 4 * 7 + 4 * 3 * 7)
-
-
 def test_an_operator_of_ones_own_makes_the_flops_unavailable():
     with torch.library._scoped_library("accelbench_test", "FRAGMENT") as library:
         library.define("doubled(Tensor x) -> Tensor")

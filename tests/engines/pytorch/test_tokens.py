@@ -11,7 +11,7 @@ from accelbench.engines.pytorch.architectures import NO_LABEL, TokenMaker
 from accelbench.engines.pytorch.spec import host_spec
 from accelbench.errors import UserError
 from accelbench.judging.verdict import judge
-from accelbench.schema.vocab import Device, Library, Mode, Pipeline, Precision, Protocol, Task
+from accelbench.schema.vocab import Library, Mode, Pipeline, Precision, Protocol, Task
 from accelbench.schema.workload import DataSpec, ModelSpec
 from fakes import make_cell, needs
 from marks import IGNORES_LIGHTNINGS_WARNINGS, slow
@@ -128,9 +128,3 @@ def test_a_mistake_is_one_sentence_that_names_the_setting(tmp_path, spec, messag
     for call in (engine.run, engine.check):
         with pytest.raises(UserError, match=f"^{re.escape(message)}"):
             call(cell(spec), tmp_path)
-
-
-@pytest.mark.gpu
-def test_on_a_gpu(tmp_path):
-    for mode in (Mode.train, Mode.infer):
-        measured(tmp_path, model(), device=Device.gpu, mode=mode)

@@ -75,10 +75,6 @@ def test_of_weights_that_are_one_tensor_one_is_saved_and_loaded_and_views_are_sa
     assert len(load_file(path)) == 3
     weights.load(other, str(path))
     assert torch.equal(other.last.weight, network.first.weight)
-    with torch.device("meta"):
-        hollow = Tied()
-    with pytest.warns(UserWarning, match="to a meta parameter"):
-        weights.load(hollow, str(path))  # raises if anything is missing
     both = torch.randn(2, 4, 4)
     network.first.weight, network.last.weight = (nn.Parameter(tensor) for tensor in both)
     weights.save(network, path)
@@ -91,14 +87,10 @@ def test_weights_of_another_network_are_named(tmp_path):
     save_file({"first.weight": state["first.weight"], "first.bias": state["first.bias"], "more": torch.zeros(3)}, path)
     with pytest.raises(UserError, match="weights do not fit the network: .*last.bias.*more"):
         weights.load(Tied(), str(path))
-    save_file({"first.weight": torch.zeros(3)}, path)
-    with pytest.raises(UserError, match="size mismatch for first.weight"):
-        weights.load(Tied(), str(path))
 
 
-@pytest.mark.parametrize("content", [b"", b"\xff" * 100, (1 << 62).to_bytes(8, "little") + b"{}"])
-def test_a_file_that_is_no_safetensors_is_refused(tmp_path, content):
-    (tmp_path / "bad.safetensors").write_bytes(content)
+def test_a_file_that_is_no_safetensors_is_refused(tmp_path):
+    (tmp_path / "bad.safetensors").write_bytes((1 << 62).to_bytes(8, "little") + b"{}")
     with pytest.raises(UserError, match=r"^model.weights=.*bad.safetensors: not readable as safetensors \("):
         weights.load(Tied(), str(tmp_path / "bad.safetensors"))
 
@@ -223,6 +215,3 @@ def test_timms_weights_are_safetensors_and_its_pickles_are_refused_before_they_a
     (snapshot / "pytorch_model.bin").write_bytes(hostile)
     with pytest.raises(UserError, match="^model=test_resnet: pytorch_model.bin is not loaded, because .*: use"):
         built(model)
-    (tmp_path / "mine.pth").write_bytes(hostile)
-    with pytest.raises(UserError, match="mine.pth is not loaded"):
-        built(replace(plain, args={"checkpoint_path": str(tmp_path / "mine.pth")}))

@@ -28,7 +28,7 @@ def measured_on_xla(hosts, cell, folder):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("precision", "devices"), [(Precision.fp32, 1), (Precision.fp64, 1), (Precision.fp32, 2)])
+@pytest.mark.parametrize(("precision", "devices"), [(Precision.fp64, 1), (Precision.fp32, 2)])
 def test_xla_trains_to_the_cpus_losses_and_accuracy(hosts, digits, precision, devices):
     cell = dataclasses.replace(FIT, precision=precision)
     measured = measured_on_xla(hosts, dataclasses.replace(cell, devices=devices), digits)
@@ -110,7 +110,7 @@ def test_a_batch_is_divided_among_all_devices_fallbacks_are_named_and_the_seed_d
 
 # Products of large matrices. After the wait, reading the result takes only the time of a copy.
 WAIT = """
-backend = backend_for(Device.xla_cpu, num_devices={num_devices})
+backend = backend_for(Device.xla_cpu, num_devices=2)
 backend.prepare(allow_tf32=False)
 (large,) = backend.put((torch.randn(1280, 1280) / 36,))
 for _ in range(3):
@@ -128,9 +128,8 @@ print(waited - launched, read - waited)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("num_devices", [1, 2])
-def test_the_wait_is_for_what_was_launched(printed, num_devices):
-    (line,) = printed(IMPORTS + WAIT.format(num_devices=num_devices), CPU_NUM_DEVICES=str(num_devices))
+def test_the_wait_is_for_what_was_launched(printed):
+    (line,) = printed(IMPORTS + WAIT, CPU_NUM_DEVICES="2")
     waited, read = map(float, line.split())
     assert waited > read  # the products were finished before the read
 
