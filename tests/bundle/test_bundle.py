@@ -80,14 +80,6 @@ def test_one_digit_of_one_sample_is_found(bundle, capsys, fix):
     assert ("not the file that" in printed.out) is not fix
 
 
-def test_what_a_report_says_of_whole_records_is_a_note(folder, tmp_path, capsys):
-    (folder / "plan.json").unlink()
-    assert main(["bundle", str(folder), "--out", str(tmp_path / "mine.zip")]) == 0
-    status, printed = verified(tmp_path / "mine.zip", capsys)
-    assert (status, "WRONG" in printed.out) == (0, False), printed.out
-    assert any("no plan.json" in line for line in printed.out.splitlines() if line.startswith("note    "))
-
-
 @pytest.mark.parametrize("has_plan", [True, False])
 def test_a_record_that_can_not_be_read_is_refused_and_found(folder, bundle, tmp_path, capsys, has_plan):
     path = sorted(folder.glob("*-*.json"))[0]

@@ -21,9 +21,7 @@ from accelbench.schema.serialize import MAX_MB, read_bytes, writing
 
 RESULTS, SUMS = "results", "SHA256SUMS"
 EPOCH = (1980, 1, 1, 0, 0, 0)  # time of every file: the earliest that a zip archive can have
-# Limits of unpacked files.
-MAX_FILE_BYTES = MAX_MB << 20
-MAX_TOTAL_BYTES = 4 << 30
+MAX_FILE_BYTES = MAX_MB << 20  # limit of an unpacked file
 
 
 def pack(folder: Path, sweeps: Sequence[Sweep], out: Path) -> int:

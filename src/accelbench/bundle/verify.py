@@ -7,7 +7,7 @@ import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
-from accelbench.bundle.archive import MAX_FILE_BYTES, MAX_TOTAL_BYTES, RESULTS, SUMS
+from accelbench.bundle.archive import MAX_FILE_BYTES, RESULTS, SUMS
 from accelbench.data.pictures import Zip
 from accelbench.errors import UserError
 from accelbench.presentation import counted
@@ -25,11 +25,10 @@ NOT_SHOWN = (
 
 @dataclass
 class Verified:
-    """The result of a check: sentences about what is right (`shown`), about problems, and other notes."""
+    """The result of a check: sentences about what is right (`shown`), and about problems."""
 
     shown: list[str] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
     sweeps: list[Sweep] = field(default_factory=list)  # sweeps of the records; their files no longer exist
 
 
@@ -42,10 +41,7 @@ def verify(path: Path) -> Verified:
         try:
             published = _unpacked(Zip(path, MAX_FILE_BYTES), Path(place), done)
             done.sweeps = read_all(Path(place, RESULTS))
-            unread = [line for sweep in done.sweeps for line in sweep.unread]
-            done.problems += unread
-            if not unread:
-                done.notes += [note for sweep in done.sweeps for note in sweep.notes]
+            done.problems += [line for sweep in done.sweeps for line in sweep.unread]
             for name, rows in tables(done.sweeps).items():
                 _compare(name, csv_file.text(rows), published.get(name, ""), done)
         except UserError as error:
@@ -55,7 +51,6 @@ def verify(path: Path) -> Verified:
             name = str(error.filename or "").removeprefix(f"{place}/")
             raise UserError(f"{path}: can't be unpacked ({name!r}: {error.strerror})") from error
         done.problems = [problem.replace(f"{place}/", "") for problem in done.problems]
-        done.notes = [note.replace(f"{place}/", "") for note in done.notes]
     return done
 
 
@@ -67,16 +62,12 @@ def _unpacked(archive: Zip, place: Path, done: Verified) -> dict[str, str]:
     lines = archive.read(SUMS).decode(errors="replace").splitlines()
     wanted = {name: digest for digest, _, name in (line.partition("  ") for line in lines)}
     published = dict[str, str]()
-    num_bytes = 0
     for name in names:
         plain = PurePosixPath(name)
         leads_out = plain.is_absolute() or ".." in plain.parts
         if leads_out or plain.as_posix() != name or len(plain.parts) > MAX_DEPTH:
             raise UserError(f"{archive.path}: {name[:99]!r} is not a plain file name, so the bundle is not used")
         content = archive.read(name)
-        num_bytes += len(content)
-        if num_bytes > MAX_TOTAL_BYTES:
-            raise UserError(f"{archive.path}: its files have more than {MAX_TOTAL_BYTES:,} bytes")
         (place / name).parent.mkdir(parents=True, exist_ok=True)
         (place / name).write_bytes(content)
         if name != SUMS and hashlib.sha256(content).hexdigest() != wanted.pop(name, None):
@@ -90,7 +81,7 @@ def _unpacked(archive: Zip, place: Path, done: Verified) -> dict[str, str]:
 
 
 def _compare(name: str, ours: str, theirs: str, done: Verified) -> None:
-    """Compares the bundle's table (`theirs`) with the table that is computed from its records (`ours`)."""
+    """Finds the first difference of the bundle's table (`theirs`) from the table of its records (`ours`)."""
     try:
         rows, published = (list(csv.DictReader(io.StringIO(text))) for text in (ours, theirs))
     except csv.Error as error:
@@ -98,13 +89,10 @@ def _compare(name: str, ours: str, theirs: str, done: Verified) -> None:
     if len(rows) != len(published):
         done.problems.append(f"{name}: has {len(published)} rows, but the records give {len(rows)}")
         return
-    num_problems = len(done.problems)
     for row, other in zip(rows, published, strict=True):
-        # Other releases have other columns. A column that is missing or empty is compared like others.
-        for column in {**row, **other}:
-            should, is_now = row.get(column) or "", other.get(column) or ""
-            if should != is_now:
-                what = f"{name}: {row.get('label') or row['model']}: {column or 'a column without a name'}"
-                done.problems.append(f"{what} should be {should or 'empty'}, not {is_now or 'empty'}")
-    if len(done.problems) == num_problems:
-        done.shown.append(f"{name}: {counted(len(rows), 'row')} that follow from the records")
+        for column, value in row.items():
+            if other.get(column, value) != value:  # other releases have other columns
+                what = f"{name}: {row.get('label') or row['model']}: {column}"
+                done.problems.append(f"{what} should be {value or 'empty'}, not {other[column] or 'empty'}")
+                return
+    done.shown.append(f"{name}: {counted(len(rows), 'row')} that follow from the records")

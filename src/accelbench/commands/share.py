@@ -16,7 +16,6 @@ from accelbench.commands.shared import (
     say_notes,
 )
 from accelbench.errors import UnknownChoiceError, UserError, writing_errors
-from accelbench.presentation import counted
 from accelbench.project import workplace
 
 # The same as in `report.export`. Help texts do not import that module, since it takes long.
@@ -61,7 +60,7 @@ def export(chosen: Namespace, console: Console) -> int:
         console = Console(stderr=True)
     place = workplace()
     sweeps = read_all(place.root / (chosen.folder or default_folder(place, console)), costs(chosen, place.project))
-    text, num = exported(chosen.format, sweeps)
+    text = exported(chosen.format, sweeps)
     if chosen.out is None:
         print(text, end="")
     else:
@@ -69,10 +68,6 @@ def export(chosen: Namespace, console: Console) -> int:
             file.write_text(text, encoding="utf-8")
         say(console, f"Written: {chosen.out}")
     say_notes(console, sweeps)
-    if num is not None:
-        num_cells = sum(len(sweep.cells) for sweep in sweeps)
-        why = ". The report has the reasons for the others" if num < num_cells else ""
-        say(console, f"{num} of {counted(num_cells, 'cell')} have a number in the output{why}")
     return 0
 
 
@@ -114,7 +109,6 @@ def verify(chosen: Namespace, console: Console) -> int:
     verified = verify(Path(chosen.bundle))
     say(console, *(f"ok      {line}" for line in verified.shown))
     say(console, *(f"WRONG   {line}" for line in listed(verified.problems)))
-    say(console, *(f"note    {line}" for line in verified.notes))
     say(console, "", "A bundle can't show:", *(f"- {line}" for line in NOT_SHOWN))
     return 1 if verified.problems else 0
 

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import islice
+from types import ModuleType
 from typing import Any
 
 from accelbench.answers.headline import headline, stand_ins, tips, unmeasured
@@ -12,7 +13,7 @@ from accelbench.answers.jobs import Job, jobs
 from accelbench.answers.sentences import Answer, answers
 from accelbench.judging.costs import price_notes
 from accelbench.presentation import counted
-from accelbench.report.extension import Addition, Extension, Picture
+from accelbench.report.extension import Addition, Picture
 from accelbench.report.overview import Tile, tiles
 from accelbench.report.questions import QuestionSection, questions
 from accelbench.report.read import NO_COSTS, Costs, Sweep, cells_in
@@ -69,7 +70,7 @@ class Page:
 def compose(
     sweeps: Sequence[Sweep],
     problems: Sequence[str] = (),
-    extension: Extension | None = None,
+    extension: ModuleType | None = None,
     folder: str = "results",
     costs: Costs = NO_COSTS,
 ) -> Page:
@@ -81,7 +82,7 @@ def compose(
     cells = cells_in(sweeps)
     found = answers(cells)
     every = jobs(found)
-    published: list[Tile] = getattr(extension, "tiles", lambda sweeps: [])(sweeps)  # 0.1.0's has none
+    published: list[Tile] = extension.tiles(sweeps) if extension else []
     records = [record for sweep in sweeps for record in sweep.records]
     ran = [record for record in records if record.status != Status.skipped]
     starts = [record.started_at for record in ran]
@@ -127,7 +128,7 @@ def _machines(records: Sequence[Record]) -> list[str]:
     return list(dict.fromkeys(names))
 
 
-def _section(sweep: Sweep, extension: Extension | None) -> Section:
+def _section(sweep: Sweep, extension: ModuleType | None) -> Section:
     warning = ", ".join(notice.partition(" (")[0] for notice in stand_ins(sweep.cells).values())
     added = extension.of_suite(sweep, warning) if extension else Addition()
     pictures = []

@@ -7,7 +7,6 @@ Sources of the formats:
 """
 
 import json
-import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -95,9 +94,7 @@ def _names(cells: Sequence[MeasuredCell]) -> dict[int, str]:
     """Maps a cell's `id` to its name without seed and repeat. If names are equal, a part of the cell's key is added."""
     names = {}
     for cell in cells:
-        of_process = cell.cell.label.removeprefix(replace(cell.cell, seed=0, repeat=0).label)
-        label = re.sub(f"(.*){re.escape(of_process)}", r"\1", cell.label)
-        names[id(cell)] = f"{cell.folder}/{label}"[:MAX_NAME]
+        names[id(cell)] = f"{cell.folder}/{replace(cell.cell, seed=0, repeat=0).label}"[:MAX_NAME]
     nums = Counter(names.values())
     for cell in cells:
         if nums[names[id(cell)]] > 1:
@@ -119,6 +116,8 @@ def github(numbers: Sequence[Published]) -> str:
     """Exports only speeds. In this format, bigger is better for all numbers in a file, or smaller is better for all."""
     found = []
     for number in numbers:
+        if number.metric != THROUGHPUT:
+            continue
         entry = {"name": number.benchmark, "unit": number.metric.unit, "value": number.value}
         if number.low is not None and number.high is not None:
             entry["range"] = f"{significant(number.low)} to {significant(number.high)}"
@@ -183,12 +182,8 @@ OF_NUMBERS = {"bencher": bencher, "github-action-benchmark": github, "pytorch": 
 OF_SWEEPS = {"csv": lambda sweeps: csv_file.text(csv_file.rows(sweeps)), "json": everything}
 
 
-def exported(name: str, sweeps: Sequence[Sweep]) -> tuple[str, int | None]:
-    """Returns a text with the results in the format `name`, and the number of cells that have a number in the text.
-
-    The number of cells is None for csv and json.
-    """
+def exported(name: str, sweeps: Sequence[Sweep]) -> str:
+    """Returns the results in the format `name`."""
     if name in OF_SWEEPS:
-        return OF_SWEEPS[name](sweeps), None
-    numbers = [each for each in published(sweeps) if name != "github-action-benchmark" or each.metric == THROUGHPUT]
-    return OF_NUMBERS[name](numbers), len({number.benchmark for number in numbers})
+        return OF_SWEEPS[name](sweeps)
+    return OF_NUMBERS[name](published(sweeps))
