@@ -179,10 +179,7 @@ def _cell(folder: str, of_cell: Sequence[Process]) -> MeasuredCell:
         rates = [process.number("samples_per_s") or 0.0 for process in counted]
         speed, low, high = _speed(rates, counted)
         distances = [abs(math.log(rate / speed)) for rate in rates]
-        _, _, _, typical = min(
-            (distance, process.started_at, process.name, process)
-            for distance, process in zip(distances, counted, strict=True)
-        )
+        typical = counted[distances.index(min(distances))]
         figures = {"counted": counted, "speed": speed, "low": low, "high": high}
     elif (
         ok and shown.cell.protocol == Protocol.target

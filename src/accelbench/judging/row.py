@@ -252,12 +252,8 @@ def _latencies(measured: Measurement) -> Row:
         row["launch_p50_ms"] = _ms(measured.launch_s).median
     if len(latency):
         row["compute_ms"] = Sample(computed_ms).median
-    # The share of the time of single steps, or of whole epochs. It is None if steps fetch their batches themselves.
-    epochs = [epoch for epoch in measured.steady_epochs if epoch.data_s is not None]
     if measured.data_s and measured.latency_s:
         row["data_wait_share"] = sum(measured.data_s) / sum(measured.latency_s)
-    elif epochs:
-        row["data_wait_share"] = sum(epoch.data_s or 0.0 for epoch in epochs) / sum(epoch.seconds for epoch in epochs)
     return row
 
 
@@ -266,16 +262,9 @@ def _ms(seconds: list[float]) -> Sample:
 
 
 def _breakdown(breakdown: Breakdown) -> Row:
-    """Returns the mean time of each phase. Only steps with a wall time between the quartiles are used.
-
-    The sum of the phases is the mean wall time of these steps.
-    """
+    """Returns the mean time of each phase. The sum of the phases is the mean wall time of the steps."""
     totals = [sum(step) for step in zip(*breakdown.phases_s.values(), strict=True)]
-    order = sorted(range(len(totals)), key=totals.__getitem__)
-    middle = order[len(order) // 4 : len(order) - len(order) // 4]
-    row: Row = {}
-    for phase, seconds in breakdown.phases_s.items():
-        row[f"breakdown_{phase}_ms"] = 1000 * fmean(seconds[step] for step in middle)
+    row: Row = {f"breakdown_{phase}_ms": 1000 * fmean(seconds) for phase, seconds in breakdown.phases_s.items()}
     median = order_statistics.median
     return row | {"breakdown_disturbance": median(totals) / median(breakdown.undisturbed_s) - 1}
 
