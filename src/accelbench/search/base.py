@@ -23,7 +23,6 @@ class BaseSearch:
     """A search among the planned cells in `ready`."""
 
     session: Session  # exists while the search runs
-    is_interrupted = False  # whether Ctrl-C ended it; this decides the exit status
     now = staticmethod(time.monotonic)  # the clock for the budget, in seconds
 
     def __init__(self, context: SweepContext, ready: Prepared, budget_s: float) -> None:
@@ -91,7 +90,6 @@ def search_alone(
         except KeyboardInterrupt as stop:
             if not search.records:
                 raise Interrupted(" before the first process") from stop
-            search.is_interrupted = True
             search.show()
             raise Interrupted("; every finished process has its record, in", shown(context.folder)) from stop
     return search.show()

@@ -49,7 +49,7 @@ class _Search(BaseSearch):
 
     def __init__(self, context: SweepContext, ready: Prepared, budget_s: float) -> None:
         super().__init__(context, ready, budget_s)
-        self.overhead_s, self.is_done, self.has_probed = OVERHEAD_S, False, False
+        self.overhead_s, self.is_done = OVERHEAD_S, False
         self.candidates: list[Candidate] = []  # the settings that may be probed
         # Settings that do the same work are searched together.
         self.works = list(grouped(self.asked, lambda item: work_of(item.cell).key_without(CHOSEN_SETTINGS)).values())
@@ -142,13 +142,10 @@ class _Search(BaseSearch):
             left_s = ends_s - self.now()
             twice_s = 2 * (item.cell.server.duration_s + self.overhead_s)
             limit_s = max(twice_s, min(item.cell.timeout_s, left_s))
-            if not self.context.console.is_terminal:  # a terminal shows the running cell
-                self.context.say(f"{item.label} ...")
             record = self.session.measure(replace(item, cell=replace(item.cell, timeout_s=limit_s)), left_s)
             serving = _serving(record)
-            if item.cell.protocol == Protocol.server:
-                self.has_probed = True
-                self.overhead_s = record.wall_s - serving.duration_s if serving else self.overhead_s
+            if serving and item.cell.protocol == Protocol.server:
+                self.overhead_s = record.wall_s - serving.duration_s
             if record.status not in UNEXPECTED:  # the session prints unexpected ones
                 process = Process.of(record)
                 text = disturbed_text(process) if process.disturbed else served_text(process.row)
@@ -182,18 +179,12 @@ class _Search(BaseSearch):
         if ours:
             say(console, f"The curve of rate and latency: accelbench report {folder}")
         if not self.is_done:
-            budget = "; it has a new budget" if self.has_probed else " and a longer --budget: no probe fitted"
-            say(console, f"To go on: run the same command with out={folder}{budget}")
-        num_works = len(self.works)
-        num_lacking = num_works - len({capacity.what for capacity in ours if capacity.low})
-        if num_works and num_lacking <= 0:
+            say(console, f"To go on: run the same command with out={folder}; it has a new budget")
+        num_lacking = len(self.works) - len({capacity.what for capacity in ours if capacity.low})
+        if self.works and num_lacking <= 0:
             return 0
-        if not self.is_interrupted:
-            of = f" for {num_lacking} of {counted(num_works, 'workload')}" if num_works > 1 else ""
-            why = "each line above has its reason"
-            if ours:
-                why = f"no rate is surely within the limit, {ours[0].limit_text}"
-            say(console, f"No rate was found{of}, so the exit status is 1: {why}")
+        lacking = f"{num_lacking} of {counted(len(self.works), 'workload')}"
+        say(console, f"No rate is surely within the limit for {lacking}. The lines above have the reasons.")
         return 1
 
 
