@@ -62,12 +62,6 @@ def test_by_default_it_has_a_row_for_each_job_with_the_ratio_that_best_prints(dr
     assert re.search(r"cnn, inference.* 3\.50 times as fast", " ".join(printed.split()))
 
 
-def test_a_job_that_gains_nothing_names_what_to_keep_and_a_doubt_is_marked(drawn, maker):
-    rates = {"fp32": 300, "fp64": 100}
-    cells = [maker.ok(maker.cell(precision=word), rate, warnings=["odd"]) for word, rate in rates.items()]
-    assert {"keep PyTorch fp32", "!", "! in doubt"} <= set(drawn(cells))
-
-
 def test_marks_of_one_engine_and_precision_are_told_apart(drawn, maker):
     cells = [maker.cell(), *(maker.cell(threads=num) for num in (1, 2)), maker.cell(precision="bf16")]
     found = drawn([maker.ok(cell, rate) for cell, rate in zip(cells, (100, 210, 200, 400), strict=True)])

@@ -96,57 +96,6 @@ def test_the_table_says_what_cells_csv_says_and_nothing_is_logged_or_asked_of_a_
     assert "peak device (MB)" not in browser.find_element(By.ID, "every").text  # nobody fills it
 
 
-def test_the_table_has_what_decides_more_on_request_and_a_line_for_what_was_skipped(show) -> None:
-    browser = show(f"#sort=-samples_per_s&{ALSO}")
-    heads = browser.find_elements(By.CSS_SELECTOR, "#every th[scope=col]")
-    told = [
-        "cell",
-        "samples/s",
-        "of its job's fastest",
-        "± (%)",
-        "p50 (ms)",
-        "times the reference",
-        "doubts, or the reason",
-    ]
-    assert [head.text for head in heads if head.is_displayed()] == told
-    assert "reference" in column(browser, "times the reference")
-    assert text(browser, "listed") == f"{NUM_CELLS - NUM_FOLDED} of {NUM_CELLS} that pass the filters"
-    (skipped, waiting) = browser.find_elements(By.CSS_SELECTOR, ".fold button")
-    assert (skipped.text, waiting.text) == ("4 skipped: no NVIDIA GPU: libnvidia-ml.so.1 not found", "2 not run yet")
-    skipped.send_keys(Keys.ENTER)
-    assert browser.switch_to.active_element.get_attribute("aria-expanded") == "true"
-    assert column(browser, "cell")[NUM_CELLS - NUM_OK - 3] == "cnn-gpu-fp32-b128-infer"
-    assert len(column(browser, "cell")) == NUM_CELLS - 2
-    browser.find_element(By.ID, "columns").send_keys(Keys.ENTER)
-    assert browser.current_url.endswith(f"#sort=-samples_per_s&columns=all&{ALSO}")
-    for event, is_printed in (("beforeprint", True), ("afterprint", False)):
-        browser.execute_script(f"dispatchEvent(new Event('{event}'))")
-        assert bool(browser.find_elements(By.CSS_SELECTOR, "details:not([open], [name])")) != is_printed
-    browser.execute_script("document.querySelector('.skip').focus()")  # as Tab does: out of sight without the focus
-    browser.switch_to.active_element.send_keys(Keys.ENTER)
-    assert browser.switch_to.active_element.get_attribute("id") == "main"
-
-
-def test_the_table_has_measured_cells_and_others_at_a_click_with_bars_that_follow_the_filters(show) -> None:
-    browser = show()
-    assert text(browser, "listed") == f"{NUM_OK} of {NUM_CELLS} that pass the filters"
-    counts = "4 skipped", "1 failed", "1 oom", "1 timeout", "1 killed", "1 invalid", "2 not run yet"
-    buttons = browser.find_elements(By.CSS_SELECTOR, "#also button")
-    assert tuple(button.text for button in buttons) == counts
-    buttons[1].send_keys(Keys.ENTER)
-    assert browser.switch_to.active_element.get_attribute("aria-pressed") == "true"
-    assert column(browser, "cell")[0] == "lstm-cpu-fp32-b1-train"  # where it is seen
-    assert len(column(browser, "cell")) == NUM_OK + 1
-    assert browser.current_url.endswith("#also=failed")
-    choose(browser, "outcome", "oom")  # which asks for these
-    assert column(browser, "cell") == ["lstm-cpu-fp32-b2-train"]
-    browser = show("#model=mlp&mode=infer&sort=-samples_per_s")
-    shares = "return [...document.querySelectorAll('.share .track')].map(each => each.ariaLabel)"
-    assert browser.execute_script(shares) == ["100.0%", "80.0%", "70.0%", "60.0%", "56.0%", "48.0%", "42.0%", "33.6%"]
-    browser = show("#model=mlp&mode=infer&sort=-samples_per_s&batch_size=32")
-    assert browser.execute_script(shares) == ["100.0%", "80.0%", "70.0%", "56.0%"]
-
-
 def test_filters_apply_to_charts_and_table_at_once_and_stand_in_the_address(show) -> None:
     browser = show("#as=bars&columns=all")
     choose(browser, "device", "xla_cpu")

@@ -98,17 +98,6 @@ def test_a_row_has_each_setting_with_its_figures_and_how_to_measure_it_again(scr
     assert re.match(r"1\.\d\d to 2\.\d\d$", second["within"])
 
 
-def test_marks_of_one_engine_have_notes_of_what_differs(screen, maker) -> None:
-    settings = {"2 threads": {"threads": 2}, "compile": {"options": Options(compile=True)}, "": {"precision": "bf16"}}
-    cells = [maker.cell(), *(maker.cell(**changes) for changes in settings.values())]
-    keras = maker.cell(engine=Engine.keras, keras=KerasSettings())
-    page, _, _ = screen(
-        [maker.ok(cell, rate) for cell, rate in zip([*cells, keras], (100, 400, 300, 200, 50), strict=True)]
-    )
-    (row,) = picture_of(page.jobs, "results")["jobs"]
-    assert [gain["note"] for gain in row["gains"]] == ["fp32 2 threads", "fp32 compile", "bf16", ""]
-
-
 def test_tiles_have_what_other_pages_have_sentences_for_and_the_bar_has_all_cells(screen, maker) -> None:
     cells = [maker.cell(model, precision=word) for model in ("mlp", "cnn") for word in ("fp32", "bf16")]
     records = [maker.ok(cell, rate, output_error=0.009) for cell, rate in zip(cells, (100, 300, 100, 50), strict=True)]
@@ -179,23 +168,6 @@ def test_keys_and_clicks_select_a_job_or_one_of_its_settings_and_the_address_kee
 
 
 @pytest.mark.browser
-def test_notes_stand_above_and_below_marks_and_cover_no_other(opened, maker) -> None:
-    cells = [maker.cell(), *(maker.cell(threads=num) for num in (1, 2, 3, 4))]
-    browser = opened([maker.ok(cell, rate) for cell, rate in zip(cells, (100, 180, 150, 300, 310), strict=True)])
-    notes = browser.find_elements(By.CSS_SELECTOR, "#picture .note")
-    assert sorted(note.text for note in notes) == [
-        "1 thread",
-        "2 threads",
-        "3 threads",
-    ]  # the end of the row names the best
-    boxes = [note.rect for note in notes]
-    for i, one in enumerate(boxes):
-        for other in boxes[:i]:
-            is_beside = one["x"] + one["width"] <= other["x"] or other["x"] + other["width"] <= one["x"]
-            assert is_beside or abs(one["y"] - other["y"]) > 10
-
-
-@pytest.mark.browser
 def test_counts_lead_to_lists_buttons_copy_and_headings_have_links(opened, maker) -> None:
     skipped = [maker.record(maker.cell(device="gpu"), Status.skipped, reason=NO_GPU)]
     browser = opened([*jobs(maker, 1), *skipped])
@@ -211,15 +183,6 @@ def test_counts_lead_to_lists_buttons_copy_and_headings_have_links(opened, maker
     assert browser.current_url.endswith("#which-precision")
     browser = opened([], "#which-precision")
     assert browser.switch_to.active_element.get_attribute("id") == "which-precision"
-
-
-@pytest.mark.browser
-def test_filters_take_marks_and_rows_out_and_what_is_left_is_ranked_again(opened, maker) -> None:
-    browser = opened(jobs(maker, 2), "#precision=fp32")
-    assert [row.get_attribute("aria-label").partition(": ")[2][:10] for row in rows(browser)] == ["can't tell"] * 2
-    browser = opened([], "#model=net1")
-    assert "1 of 2 jobs pass the filters" in browser.find_element(By.ID, "picture").text
-    assert [row.text.split()[0] for row in rows(browser)] == ["net1"]
 
 
 @pytest.mark.browser
@@ -246,43 +209,6 @@ def test_the_first_screen_has_few_words(opened, maker) -> None:
     assert before <= 85
     assert first <= 290
     assert whole <= 1600
-
-
-@pytest.mark.browser
-def test_the_first_screen_has_few_words_with_gpu_cells_too(opened, maker) -> None:
-    records = [maker.record(maker.cell(device="tpu"), Status.skipped, reason=NO_GPU)]
-    for i in range(16):
-        for (device, word), gain in {
-            ("cpu", "fp32"): 1,
-            ("cpu", "bf16"): 2,
-            ("gpu", "fp32"): 20,
-            ("gpu", "bf16"): 60,
-        }.items():
-            cells = [maker.cell(f"net{i}", device, word, batch_size=size) for size in (32, 128)]
-            records += [maker.ok(cell, (10 + i) * gain * cell.batch_size**0.2) for cell in cells]
-    before, first, _ = opened(records).execute_script(WORDS)
-    assert before <= 85
-    assert first <= 290
-
-
-@pytest.mark.browser
-def test_of_many_settings_only_the_selected_job_has_notes(opened, maker) -> None:
-    gains = {("cpu", "fp32", "pytorch"): 1, ("cpu", "bf16", "pytorch"): 2, ("cpu", "fp32", "keras"): 1.4}
-    gains |= {("cpu", "fp32", "onnxruntime"): 1.8, ("gpu", "fp32", "pytorch"): 20, ("gpu", "bf16", "pytorch"): 60}
-    gains |= {("gpu", "fp16_mixed", "pytorch"): 70, ("gpu", "fp32", "keras"): 22, ("gpu", "bf16", "keras"): 44}
-    records = []
-    for i in range(14):
-        for (device, word, engine), gain in gains.items():
-            for size in (32, 128):
-                how = {"engine": Engine(engine), "mode": Mode.infer, "batch_size": size}
-                rate = (10 + i) * gain * size**0.2
-                records.append(maker.ok(maker.cell(f"net{i}", device, word, **how), rate))
-    browser = opened(records)
-    _, first, _ = browser.execute_script(WORDS)
-    assert first <= 300
-    notes = [[each.text for each in row.find_elements(By.CSS_SELECTOR, ".note")] for row in rows(browser)]
-    assert [len(list(filter(None, each))) for each in notes] == [4] + [0] * 9
-    assert {len(each) for each in notes} == {4}
 
 
 # The words that are seen: before the first mark, on the first screen, and on the whole page.

@@ -95,21 +95,3 @@ def test_the_command_that_measures_both_in_turns_is_copied(show) -> None:
     button = browser.switch_to.active_element
     button.send_keys(Keys.ENTER)
     WebDriverWait(browser, 5).until(lambda _: button.text == "copied")
-
-
-@pytest.mark.parametrize(
-    ("other", "refusal"),
-    [
-        ("resnet18-cpu-fp32-b8-infer-host", "Different jobs: mlp train, and resnet18 infer."),
-        ("mlp-cpu-fp32-b32-train", "Different batches, 128 and 32: see Which batch size?"),
-    ],
-)
-def test_cells_that_do_not_compare_are_refused_in_a_sentence(show, other: str, refusal: str) -> None:
-    browser = show()
-    pick(browser, "mlp-cpu-fp32-b128-train")
-    pick(browser, other)
-    assert refusal in bar(browser)
-    assert "accelbench compare" not in bar(browser)
-    for link in browser.find_elements(By.CSS_SELECTOR, "#pair a"):
-        link.click()
-        assert browser.switch_to.active_element.get_attribute("id") == "which-batch-size"

@@ -4,7 +4,6 @@ import dataclasses
 import json
 import re
 import shutil
-import socket
 import sqlite3
 import subprocess
 from contextlib import closing
@@ -140,19 +139,6 @@ def test_a_dead_server_costs_no_record(root, monkeypatch):
     assert (result.num_delivered, result.num_already_there) == (0, 6)
 
 
-@pytest.mark.fault
-def test_a_server_that_does_not_answer_costs_one_line_and_no_record(root, monkeypatch):
-    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_TIMEOUT", "1")
-    one = record()
-    records.write(one, root / "results")
-    with socket.create_server(("127.0.0.1", 0)) as silent:
-        monkeypatch.setenv("MLFLOW_TRACKING_URI", f"http://127.0.0.1:{silent.getsockname()[1]}")
-        found = deliver(root, one)
-        assert len(found.problem.splitlines()) == 1
-        with pytest.raises(UserError, match="does not answer"):
-            sync(root, [root / "results"])
-
-
 def test_sync_reads_records_alone_names_unreadable_ones_and_fills_a_new_store(
     root, empty_store, tmp_path, monkeypatch, capsys
 ):
@@ -256,16 +242,6 @@ def test_the_reference_is_what_the_sweep_asked_for_first_and_not_what_confirms_i
     sync(root, [root / "results", root / "confirmed"])
     words = {run.data.params["precision"]: run.data.tags["word"] for run in split(root)[1]}
     assert words["fp32"] == "reference"
-
-
-def test_a_cell_whose_run_is_gone_gets_it_again(root):
-    write(root, [*of_one_cell(2), record(cell("mlp"), number=2)])
-    sync(root, [root / "runs"])
-    cells = split(root)[1]
-    for run in cells:
-        client_of(root).delete_run(run.info.run_id)
-    assert sync(root, [root / "runs"]).num_delivered == 1
-    assert {run.info.run_name for run in split(root)[1]} == {run.info.run_name for run in cells}
 
 
 @pytest.mark.parametrize("is_server", [True, False])
