@@ -67,4 +67,4 @@ def test_cells_that_differ_in_anything_else_or_were_measured_elsewhere_are_no_pa
 
 def test_a_summary_names_both_values_also_where_neither_is_faster(cells, maker) -> None:
     made = [maker.ok(maker.cell(precision=precision), rate) for precision, rate in (("fp32", 100), ("bf16", 101))]
-    assert summary(pairs(cells(made), PRECISION), "bf16", "fp32") == "bf16 and fp32: can't tell in 1 of 1 pair"
+    assert summary(pairs(cells(made), PRECISION), "bf16", "fp32") == "bf16 and fp32: 1 pair (1 can't tell)"

@@ -103,7 +103,7 @@ def test_tiles_have_what_other_pages_have_sentences_for_and_the_bar_has_all_cell
     records = [maker.ok(cell, rate, output_error=0.009) for cell, rate in zip(cells, (100, 300, 100, 50), strict=True)]
     skipped = [maker.record(maker.cell(device=word), Status.skipped, reason=NO_GPU) for word in ("gpu", "tpu")]
     page, _, _ = screen([*records, *skipped, maker.record(maker.cell("rnn"), Status.failed, reason="no")])
-    assert page.tiles == [("bf16 3.0x", "over fp32 in 1 of 2 pairs; slower in 1, likely")]
+    assert page.tiles == [("bf16 0.50 to 3.0x", "over fp32 in 2 of 2 pairs, likely")]
     assert page.measured == {"cpu": 4}
     assert sum(page.unmeasured.values()) == 3
 

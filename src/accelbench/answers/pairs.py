@@ -8,7 +8,7 @@ from typing import NamedTuple
 from accelbench.answers.cells import Gap, MeasuredCell, Word, gap
 from accelbench.answers.words import choice_text, engine_text, feeding_text, model_text, short_text, switches_text
 from accelbench.presentation import counted, significant
-from accelbench.schema.cell import Cell, Options
+from accelbench.schema.cell import Options
 from accelbench.schema.serialize import digest
 from accelbench.schema.vocab import Device, Engine, Precision
 
@@ -20,7 +20,7 @@ class Axis(NamedTuple):
     question: str
     base_text: str  # the base value in words; other values are compared with it
     fields: tuple[str, ...]  # fields of a cell; the cells of a pair are equal in all other fields
-    is_base: Callable[[Cell], bool] | None  # whether a cell has the base value; None: the base is the smallest batch
+    base_value: object  # of the first field; None: the base is the smallest batch
     text: Callable[[MeasuredCell], str]  # a cell's value in words
 
     def base(self, alike: Sequence[MeasuredCell]) -> MeasuredCell | None:
@@ -28,9 +28,9 @@ class Axis(NamedTuple):
 
         It is the first cell with the base value. None if no cell has this value. For batch sizes, it is the smallest.
         """
-        if self.is_base is None:
+        if self.base_value is None:
             return min(alike, key=lambda cell: cell.cell.batch_size)
-        return next((cell for cell in alike if self.is_base(cell.cell)), None)
+        return next((cell for cell in alike if getattr(cell.cell, self.fields[0]) == self.base_value), None)
 
 
 OF_ENGINE = ("engine", "keras", "xla_processes")
@@ -39,7 +39,7 @@ DEVICE = Axis(
     "Which device?",
     "the CPU",
     ("device",),
-    lambda cell: cell.device == Device.cpu,
+    Device.cpu,
     lambda cell: cell.cell.device,
 )
 PRECISION = Axis(
@@ -47,7 +47,7 @@ PRECISION = Axis(
     "Which precision?",
     "fp32",
     ("precision",),
-    lambda cell: cell.precision == Precision.fp32,
+    Precision.fp32,
     lambda cell: cell.cell.precision,
 )
 BATCH = Axis(
@@ -63,7 +63,7 @@ ENGINE = Axis(
     "Which engine?",
     "PyTorch",
     OF_ENGINE,
-    lambda cell: cell.engine == Engine.pytorch,
+    Engine.pytorch,
     lambda cell: engine_text(cell.row),
 )
 OPTIONS = Axis(
@@ -71,7 +71,7 @@ OPTIONS = Axis(
     "Which options?",
     "no options",
     ("options",),
-    lambda cell: cell.options == Options(),
+    Options(),
     lambda cell: switches_text(cell.row) or "no options",
 )
 AXES = (DEVICE, PRECISION, BATCH, ENGINE, OPTIONS)
@@ -133,31 +133,20 @@ def pairs(cells: Iterable[MeasuredCell], axis: Axis) -> list[Pair]:
     return made
 
 
-def told(alike: Sequence[Pair]) -> tuple[list[float], list[float]]:
-    """Returns two lists of the sure or likely ratios: those above 1, and the reciprocals of those up to 1."""
-    ratios = [pair.gap.ratio for pair in alike if pair.gap.is_told]
-    return [ratio for ratio in ratios if ratio > 1], [1 / ratio for ratio in ratios if ratio <= 1]
+def told(alike: Iterable[Pair]) -> list[float]:
+    """Returns the ratios that are sure or likely."""
+    return [pair.gap.ratio for pair in alike if pair.gap.is_told]
 
 
 def summary(alike: Sequence[Pair], value: str, base: str) -> str:
-    """Text such as `bf16 is 1.28 to 3.39 times as fast as fp32 in 5 of 6 pairs, can't tell in 1 (4 sure, 1 likely)`."""
-    gains, losses = told(alike)
-    words = Counter(pair.gap.word for pair in alike)
-    cases = {
-        f"{value} is {span(gains)} times as fast as {base}": len(gains),
-        f"{base} is {span(losses)} times as fast as {value}": len(losses),
-        "they are equally fast": words[Word.same],
-        "can't tell": words[Word.cant_tell],
-    }
-    first, *others = [f"{text} in {num}" for text, num in cases.items() if num]
-    if not gains and not losses:
-        first = f"{value} and {base}: {first}"
-    about = [f"{words[word]} {word}" for word in (Word.sure, Word.likely) if words[word]]
-    if num_doubtful := sum(pair.gap.is_doubtful for pair in alike):
-        about.append(f"{num_doubtful} with a number in doubt")
-    return ", ".join([f"{first} of {counted(len(alike), 'pair')}", *others]) + (
-        f" ({', '.join(about)})" if about else ""
-    )
+    """Text such as `bf16 is 1.28 to 3.39 times as fast as fp32 in 5 of 6 pairs (4 sure, 1 likely, 1 can't tell)`."""
+    ratios = told(alike)
+    nums = Counter(pair.gap.word for pair in alike)
+    words = ", ".join(f"{nums[word]} {word}" for word in Word if nums[word])
+    about = f"{counted(len(alike), 'pair')} ({words})"
+    if not ratios:
+        return f"{value} and {base}: {about}"
+    return f"{value} is {span(ratios)} times as fast as {base} in {len(ratios)} of {about}"
 
 
 def span(ratios: Sequence[float], digits: int = 3) -> str:

@@ -102,21 +102,18 @@ def tiles(answers: Sequence[Answer], cells: Sequence[MeasuredCell]) -> Iterator[
 
 
 def _of_axis(axis: Axis, found: Sequence[Pair]) -> Iterator[tuple[int, Tile]]:
-    """Yields a number of gains and a tile for each value of a setting on each device.
+    """Yields a number of ratios and a tile for each value of a setting on each device.
 
-    Only gains and losses that are sure or likely count. If a value has neither gains nor losses, it has no tile.
+    Only ratios that are sure or likely count. If a value has no such ratio, it has no tile.
     """
     several = len({pair.cell.cell.device for pair in found}) > 1 and axis is not DEVICE
     for (value, device), alike in grouped(found, lambda pair: (pair.value, pair.cell.cell.device)).items():
-        gains, losses = told(alike)
-        ratios = gains or [1 / ratio for ratio in losses]
+        ratios = told(alike)
         if not ratios:
             continue
         engine = alike[0].cell.cell.engine
         name = DEVICES[device] if axis is DEVICE else value.replace(engine, ENGINES[engine], 1)
         on = f" on {DEVICES[device]}" if several else ""
         about = f"over {axis.base_text} in {len(ratios)} of {counted(len(alike), 'pair')}"
-        if gains and losses:
-            about += f"; slower in {len(losses)}"
         about += f", {Word.likely if any(pair.gap.word == Word.likely for pair in alike) else Word.sure}"
-        yield len(gains), (f"{name}{on} {span(ratios, 2)}x", about)
+        yield len(ratios), (f"{name}{on} {span(ratios, 2)}x", about)
