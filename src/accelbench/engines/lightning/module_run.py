@@ -118,7 +118,7 @@ class ModuleRun(NetworkRun):
     def _note_step(self, batch: Any) -> None:
         """Records the output of a step, and its batch. This is the batch that `training_step` or `predict_step` got."""
         outputs = self.hooks_of_loop.outputs
-        self.observer.see(None, outputs)  # in training, `forward` may not run
+        self.observer.see(outputs)  # in training, `forward` may not run
         loss = outputs.get("loss") if self.trains and outputs else None
         if isinstance(loss, Tensor) and loss.numel() == 1:
             self.last_result = loss
@@ -205,7 +205,7 @@ class ModuleRun(NetworkRun):
 
     def observe(self) -> Observed:
         if self.observer.result is None:  # the user's `training_step` may not run `forward`
-            self.observer.see(None, next(self.module.parameters()))
+            self.observer.see(next(self.module.parameters()))
         loss = None if self.last_result is None else self.checked_loss(self.last_result.item())
         return self.observer.observed(self, loss=loss, work=self.work)
 

@@ -27,16 +27,6 @@ FP32_PLACES = tuple(
     + ("mkldnn.", "mkldnn.conv.", "mkldnn.rnn.", "mkldnn.matmul.")
 )
 RNN = "torch.backends.cudnn.rnn.fp32_precision"
-FLAGS = (
-    BENCHMARK,
-    "torch.backends.cudnn.deterministic",
-    "torch.backends.cudnn.enabled",
-    "torch.backends.mkldnn.deterministic",
-    "torch.backends.mkldnn.enabled",
-    "torch.backends.cuda.matmul.allow_fp16_reduced_precision_reduction",
-    "torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction",
-    "torch.backends.cuda.matmul.allow_fp16_accumulation",
-)
 
 # PyTorch's advice to use its newer settings is silenced.
 warnings.filterwarnings("ignore", message="Please use the new API settings to control TF32")
@@ -55,7 +45,7 @@ def _attribute(path: str) -> _Setting:
 SETTINGS: dict[str, _Setting] = {
     # Lambdas look the functions up at each call: when torch_tpu is loaded, it replaces the functions.
     OLDER[0]: (lambda: torch.get_float32_matmul_precision(), lambda word: torch.set_float32_matmul_precision(word)),
-    **{path: _attribute(path) for path in (*OLDER[1:], *FP32_PLACES, *FLAGS)},
+    **{path: _attribute(path) for path in (*OLDER[1:], *FP32_PLACES, BENCHMARK)},
     # Not through its attribute: recurrent layers on a GPU import a module that replaces the object with the attribute.
     RNN: (
         partial(torch._C._get_fp32_precision_getter, "cuda", "rnn"),
@@ -69,7 +59,6 @@ SETTINGS: dict[str, _Setting] = {
     ),
     "torch.set_num_threads": (torch.get_num_threads, torch.set_num_threads),
     DETERMINISTIC: (torch.get_deterministic_debug_mode, torch.set_deterministic_debug_mode),
-    "torch.autograd.set_detect_anomaly": (torch.is_anomaly_enabled, torch.set_anomaly_enabled),
 }
 
 

@@ -98,7 +98,7 @@ class Observer:
         def note(module: nn.Module, inputs: Any, output: Any) -> None:
             if id(module) not in layers or torch.compiler.is_compiling():
                 return
-            self.see(inputs, output)
+            self.see((output, inputs))
             if module is network or check is None:
                 self.handle.remove()
             if module is network and check is not None:
@@ -106,22 +106,15 @@ class Observer:
 
         self.handle = register_module_forward_hook(note)  # a global hook: the network's modules get none
 
-    def see(self, inputs: Any, output: Any) -> None:
-        """Keeps the first floating-point tensor in `output` or, if it has none, in `inputs`.
-
-        If a tensor is kept already, does nothing.
-        """
-        results = [tensor for tensor in tensors_in((output, inputs)) if tensor.is_floating_point()]
+    def see(self, output: Any) -> None:
+        """Keeps the first floating-point tensor in `output`. If a tensor is kept already, does nothing."""
+        results = [tensor for tensor in tensors_in(output) if tensor.is_floating_point()]
         if self.result is None and results:
             self.result = results[0]
 
     def stored(self) -> Tensor | None:
-        """Returns a weight whose dtype is the dtype of most of the network's weights.
-
-        Complex weights are considered only if there are no real ones. Returns None if there are neither.
-        """
-        every = list(self.network.parameters())
-        weights = list(filter(Tensor.is_floating_point, every)) or list(filter(Tensor.is_complex, every))
+        """Returns a weight whose dtype is the dtype of most of the network's weights, or None if it has none."""
+        weights = [weight for weight in self.network.parameters() if weight.is_floating_point() or weight.is_complex()]
         sizes = Counter[torch.dtype]()
         for weight in weights:
             sizes[weight.dtype] += weight.numel()
