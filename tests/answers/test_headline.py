@@ -22,6 +22,6 @@ def test_the_headline_says_what_is_missing_and_what_is_in_doubt(cells, maker) ->
         "Studies": "Twice as fast as published.",
         "Missing": "3 of 10 cells: 1 skipped (no NVIDIA driver), 1 skipped (no chip), "
         "1 failed (raised slowly slowly slowly slowly slowly slowly slowly ...).",
-        "In doubt": "Numbers of 2 of 7 measured cells are in doubt. "
-        "Stand-ins were measured instead of mnist: speeds are valid for data of these shapes, accuracies are not.",
+        "In doubt": "2 of 7 cells in doubt",
+        "Stand-ins": "stand-ins for mnist: only speeds are valid",
     }

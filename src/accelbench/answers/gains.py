@@ -8,8 +8,7 @@ from typing import NamedTuple
 from rich.text import Text
 
 from accelbench.answers.cells import Gap, MeasuredCell, Word
-from accelbench.answers.headline import beside_speeds, missing
-from accelbench.answers.headline import stand_ins as stand_ins_of
+from accelbench.answers.headline import beside_speeds, notices
 from accelbench.answers.jobs import Job, jobs, reference_text
 from accelbench.answers.sentences import Answer
 from accelbench.answers.words import speed_text
@@ -30,7 +29,6 @@ LEAST_BAR, MOST_BAR = 4, 40  # characters
 LEAST_NAME = 12
 MAX_NAME, MAX_SETTING = 26, 22
 MAX_LISTED = 6  # jobs without a bar
-MAX_SETS = 2  # data sets that are named
 NO_BREAK = "\N{NO-BREAK SPACE}"  # `wrap` breaks no line at it
 
 
@@ -158,11 +156,5 @@ def _drawn(bars: Sequence[Bar], width: int) -> Iterator[Text]:
 
 def remarks(cells: Sequence[MeasuredCell]) -> Iterator[Text]:
     """Yields lines about doubts, about stand-in data, and about cells without results."""
-    ok = [cell for cell in cells if cell.is_ok]
-    if num := sum(bool(warnings_of(cell.row)) for cell in ok):
-        yield Text(f"{DOUBT} {num} of {counted(len(ok), 'cell')} in doubt", "yellow")
-    if names := stand_ins_of(cells):
-        sets = ", ".join(names) if len(names) <= MAX_SETS else f"{len(names)} data sets"
-        yield Text(f"{DOUBT} stand-ins for {sets}: only speeds are valid", "yellow")
-    if text := missing(cells):
-        yield Text(f"- {text}", "dim")
+    for topic, text in notices(cells).items():
+        yield Text(f"- {text}", "dim") if topic == "Missing" else Text(f"{DOUBT} {text}", "yellow")

@@ -12,6 +12,7 @@ from accelbench.judging.warnings import Kind
 from accelbench.presentation import counted
 
 MAX_REASONS, REASON_LENGTH = 3, 60
+MAX_SETS = 2  # data sets that are named
 
 
 def headline(cells: Sequence[MeasuredCell], published: str = "") -> dict[str, str]:
@@ -19,8 +20,21 @@ def headline(cells: Sequence[MeasuredCell], published: str = "") -> dict[str, st
 
     `cells` includes cells without numbers. `published` is a text that compares the answers with published numbers.
     """
-    lines = {"In doubt": _in_doubt(cells), "Studies": published, "Missing": missing(cells)}
-    return {topic: text for topic, text in lines.items() if text}
+    return notices(cells) | ({"Studies": published} if published else {})
+
+
+def notices(cells: Sequence[MeasuredCell]) -> dict[str, str]:
+    """Returns topic -> how many cells are in doubt, which data sets were replaced, and how many cells are missing."""
+    texts = {}
+    ok = [cell for cell in cells if cell.is_ok]
+    if num := sum(bool(warnings_of(cell.row)) for cell in ok):
+        texts["In doubt"] = f"{num} of {counted(len(ok), 'cell')} in doubt"
+    if names := stand_ins(cells):
+        sets = ", ".join(names) if len(names) <= MAX_SETS else f"{len(names)} data sets"
+        texts["Stand-ins"] = f"stand-ins for {sets}: only speeds are valid"
+    if text := missing(cells):
+        texts["Missing"] = text
+    return texts
 
 
 def beside_speeds(cells: Sequence[MeasuredCell]) -> list[str]:
@@ -50,19 +64,6 @@ def unmeasured(cells: Sequence[MeasuredCell]) -> Counter[tuple[str, str]]:
             why = shorten((cell.reason or "").partition(" (")[0], REASON_LENGTH, placeholder=" ...")
             reasons[cell.outcome, why] += 1
     return reasons
-
-
-def _in_doubt(cells: Sequence[MeasuredCell]) -> str:
-    """Says how many cells are in doubt, and which data sets were replaced by stand-ins. Empty if none is ok."""
-    ok = [cell for cell in cells if cell.is_ok]
-    if not ok:
-        return ""
-    num = sum(bool(warnings_of(cell.row)) for cell in ok)
-    text = f"Numbers of {num or 'none'} of {counted(len(ok), 'measured cell')} are in doubt."
-    if names := stand_ins(cells):
-        hold = "speeds are valid for data of these shapes, accuracies are not"
-        text += f" Stand-ins were measured instead of {', '.join(names)}: {hold}."
-    return text
 
 
 def tips(cells: Sequence[MeasuredCell]) -> dict[str, list[str]]:
