@@ -44,7 +44,6 @@ def test_outside_of_a_project_data_is_shared_and_the_rest_is_here(here):
     assert place.cache == here / "cache" / "accelbench"
     assert place.data == place.cache / "data"
     assert place.records == "runs"
-    assert place.record_folders == [here / "runs"]
     assert (place.conf / "model" / "mlp.yaml").exists()
 
 

@@ -69,11 +69,6 @@ class Workplace:
         """The folder whose records a command reads if the user names no folder."""
         return RUNS if self.project is None else RESULTS
 
-    @property
-    def record_folders(self) -> list[Path]:
-        """All folders that have records. Outside of a project, results/ is left out, because it belongs to the user."""
-        return [self.root / name for name in (RECORD_FOLDERS if self.project else (RUNS,))]
-
 
 def workplace() -> Workplace:
     """Returns the nearest project, in the current folder or above. If there is none, returns the current folder."""

@@ -10,7 +10,7 @@ from rich.console import Console
 from accelbench.commands.command import Command, command, flag, say
 from accelbench.errors import UserError, how_to_install, writing_errors
 from accelbench.presentation import counted
-from accelbench.project import PARAMS, workplace
+from accelbench.project import PARAMS, RESULTS, RUNS, workplace
 from accelbench.sinks.location import PORT
 
 STARTER = Path(__file__).parent / "starter"
@@ -33,17 +33,28 @@ COMPLETION = Path(__file__).parent / "completion.bash"
 )
 def sync(chosen: Namespace, console: Console) -> int:
     """Delivers the records."""
+    from accelbench.report.read import read_all
+    from accelbench.schema.plan_file import sweep_folders
     from accelbench.schema.record import listed
     from accelbench.sinks.delivery import sync
 
     place = workplace()
-    done = sync(place.store, place.record_folders, has_all=chosen.all)
+    sweeps = []
+    unreadable = []
+    for name in (RESULTS, RUNS) if place.project else (RUNS,):
+        if sweep_folders(place.root / name):
+            try:
+                sweeps += read_all(place.root / name)
+            except UserError as error:  # nothing there can be read
+                unreadable.append(str(error))
+    unreadable += [line for sweep in sweeps for line in sweep.unread]
+    done = sync(place.store, [sweep.processes for sweep in sweeps], has_all=chosen.all)
     say(console, f"MLflow: {counted(done.num_delivered, 'run')} delivered, {done.num_already_there} already there.")
     if done.num_left_out:
         others = f"{done.num_left_out} more of sweeps with tracking=none"
         say(console, f"{others}: `accelbench sync --all` delivers them too.")
-    if done.unreadable:
-        say(console, f"Not readable: {len(done.unreadable)}", *(f"  {line}" for line in listed(done.unreadable)))
+    if unreadable:
+        say(console, f"Not readable: {len(unreadable)}", *(f"  {line}" for line in listed(unreadable)))
     return 0
 
 

@@ -1,23 +1,20 @@
 """Delivers records to the tracker, during a sweep or later. If a tracker fails, the sweep continues."""
 
 import time
-from collections.abc import Callable, Iterable
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from accelbench.answers.cells import cells_of
 from accelbench.answers.process import Process
-from accelbench.errors import UnknownChoiceError, UserError
-from accelbench.project import CONFIRMED, RESULTS
+from accelbench.errors import UnknownChoiceError
 from accelbench.schema import record as records
-from accelbench.schema.plan_file import read_plan, record_paths
 from accelbench.schema.record import TRACKING, UNTRACKED, Record
 from accelbench.schema.serialize import grouped
 from accelbench.schema.vocab import Status
 from accelbench.sinks.location import one_line, unreachable
-from accelbench.sinks.mlflow_fields import Key, key_of, ran
+from accelbench.sinks.mlflow_fields import key_of, ran
 
 TRACKERS = ("mlflow", UNTRACKED)
 PATIENCE_S = 3.0  # limit of the total time of failed attempts
@@ -100,73 +97,45 @@ def open_store(root: Path) -> Any:
 
 
 class SyncResult(NamedTuple):
-    """How many records a sync added to the store, found there, could not read, and left out."""
+    """How many records a sync added to the store, found there, and left out."""
 
     num_delivered: int  # records that the sync added to the store
     num_already_there: int
-    unreadable: list[str]  # a line for each record that can't be read, with its path and the reason
     num_left_out: int  # records of sweeps with tracking=none
 
 
-def sync(root: Path, folders: Iterable[Path], *, has_all: bool = False) -> SyncResult:
-    """Delivers every record below `folders` that has no finished run in the store.
+def sync(root: Path, sweeps: Iterable[Sequence[Process]], *, has_all: bool = False) -> SyncResult:
+    """Delivers the record of every process that has no finished run in the store. `sweeps` has the processes of each.
 
     Records of sweeps with tracking=none are left out, unless `has_all`. A second call adds no run. If the store was
-    lost, a call fills a new store with all records. A folder that does not exist is ignored.
+    lost, a call fills a new store.
 
     Raises UserError if the store can't be reached. Runs that were delivered before the error stay in the store.
     """
-    everything, unreadable = _read(folders)
-    wanted = [process for process in everything if has_all or process.environment.get(TRACKING) != UNTRACKED]
+    tracked: list[list[Process]] = []
+    num_ran = 0
+    for processes in sweeps:
+        num_ran += len(ran(processes))
+        wanted = [process for process in processes if has_all or process.environment.get(TRACKING) != UNTRACKED]
+        tracked += grouped(wanted, lambda process: process.cell.suite).values()
     try:
-        num = _deliver(root, wanted)
+        num_delivered = _deliver(root, [processes for processes in tracked if ran(processes)])
     except Exception as error:  # the errors of mlflow, sqlalchemy and requests have no common base class
         raise unreachable(root, error) from error
-    num_ran = len(ran(wanted))
-    return SyncResult(num, num_ran - num, unreadable, len(ran(everything)) - num_ran)
+    num_wanted = sum(len(ran(processes)) for processes in tracked)
+    return SyncResult(num_delivered, num_wanted - num_delivered, num_ran - num_wanted)
 
 
-def _read(folders: Iterable[Path]) -> tuple[list[Process], list[str]]:
-    """Returns the processes in the order of delivery, without samples, and a line for each unreadable record.
-
-    A record below confirmed/ repeats a cell of a suite. So its process has the suite's folder in results/ as `folder`.
-    """
-    readable = records.read_all([path for folder in folders for path in record_paths(folder)])
-    processes: dict[Key, Process] = {}
-    for path, record in readable.by_path():
-        is_confirming = path.parent.parent.name == CONFIRMED
-        sweep = path.parents[2] / RESULTS / record.cell.suite if is_confirming else path.parent
-        process = Process.of(record, folder=str(sweep), path=path, is_confirming=is_confirming).without_samples()
-        processes.setdefault(key_of(process), process)  # the same record may be in two folders
-    places = _places({path.parent for path in readable.paths})
-    ordered = sorted(
-        processes.values(), key=lambda process: (places.get(process.name, len(places)), process.started_at)
-    )
-    return ordered, readable.problems()
-
-
-def _places(folders: Iterable[Path]) -> dict[str, int]:
-    """Maps the name of each record to its place in the order of delivery.
-
-    The plans in the folders define the order. A sweep comes before the processes that confirm its answers.
-    """
-    places: dict[str, int] = {}
-    for folder in sorted(folders, key=lambda folder: (folder.parent.name == CONFIRMED, folder)):
-        with suppress(UserError):
-            for wanted in read_plan(folder).cells:
-                places.setdefault(wanted.record_name, len(places))
-    return places
-
-
-def _deliver(root: Path, processes: list[Process]) -> int:
-    """Delivers the records that have no run, and returns their number."""
+def _deliver(root: Path, sweeps: Sequence[Sequence[Process]]) -> int:
+    """Delivers the records that have no run, and returns their number. The cells of a sweep are of one suite."""
     store = open_store(root)
-    delivered = {suite: store.delivered(suite) for suite in {process.cell.suite for process in ran(processes)}}
+    delivered = {suite: store.delivered(suite) for suite in {processes[0].cell.suite for processes in sweeps}}
     num_delivered = 0
-    for (_, suite), sweep in grouped(processes, lambda process: (process.folder, process.cell.suite)).items():
-        missing = [process for process in ran(sweep) if key_of(process) not in delivered[suite]]
+    for processes in sweeps:
+        known = delivered[processes[0].cell.suite]
+        missing = [process for process in ran(processes) if key_of(process) not in known]
         for record in records.read_all([process.path for process in missing if process.path]):
             num_delivered += store.deliver(record)
         if missing:
-            store.relate(cells_of(sweep))
+            store.relate(cells_of(processes))
     return num_delivered
