@@ -18,7 +18,15 @@ from statistics import geometric_mean
 from typing import Any
 
 from accelbench.answers.process import PROCESS_SETTINGS, Process
-from accelbench.compare.sureness import MIN_PROCESSES, Judgement, Side, judge
+from accelbench.compare.sureness import (
+    APART_RATIO,
+    BESIDE,
+    LIKELY_RATIO,
+    MIN_PROCESSES,
+    Verdict,
+    compare_processes,
+    ran_beside_others,
+)
 from accelbench.compare.sureness import NOTE as NOTE
 from accelbench.compare.sureness import Word as Word
 from accelbench.judging.row import warnings_of, without_numbers
@@ -94,16 +102,9 @@ class MeasuredCell(Process):
         return row | {NUM_PROCESSES: self.num_processes}
 
     @cached_property
-    def judged(self) -> dict[str, Judgement]:
-        """Caches slow comparisons with other cells: `measured_key` of the other cell -> the comparison with it."""
+    def judged(self) -> dict[str, dict[str, Any]]:
+        """Caches slow comparisons: `measured_key` of the other cell -> fields of the `Gap`."""
         return {}
-
-    @cached_property
-    def side(self) -> Side:
-        """The cell as one side of a comparison. The cell must have a speed."""
-        assert self.speed
-        processes = [process.compared for process in self.counted if process.compared is not None]
-        return Side(processes=processes, speed=self.speed, low=self.low, high=self.high)
 
 
 def cells_of(processes: Iterable[Process]) -> list[MeasuredCell]:
@@ -206,11 +207,20 @@ def _speed(rates: Sequence[float], counted: Sequence[Process]) -> tuple[float, f
 
 
 @dataclass(frozen=True, kw_only=True)
-class Gap(Judgement):
-    """The first cell's speed divided by the second cell's speed, and how sure this ratio is."""
+class Gap:
+    """The first cell's speed divided by the second cell's speed, and how sure this ratio is.
+
+    With enough interleaved processes, the ratio is computed from these and has a 95 % interval. Otherwise, it is
+    `speed of the first cell / speed of the second cell`, without an interval.
+    """
 
     first: MeasuredCell
     second: MeasuredCell
+    ratio: float
+    word: Word
+    why: str = ""  # reason besides the interval
+    low: float | None = None
+    high: float | None = None
 
     @property
     def text(self) -> str:
@@ -232,8 +242,15 @@ class Gap(Judgement):
 
     @property
     def how_sure(self) -> str:
-        """How sure the ratio is, and why, such as `can't tell: the intervals overlap`."""
-        return f"{self.word}: {self.reason}" if self.reason else self.word.value
+        """How sure the ratio is, and why: what makes it doubtful, or else its interval."""
+        if self.why or self.low is None or self.high is None:
+            return f"{self.word}: {self.why}" if self.why else self.word.value
+        return f"{self.word}: {significant(self.low)} to {significant(self.high)} times"
+
+    @property
+    def is_interleaved(self) -> bool:
+        """Whether the ratio is from interleaved processes."""
+        return self.low is not None
 
     @property
     def is_told(self) -> bool:
@@ -253,5 +270,37 @@ def gap(first: MeasuredCell, second: MeasuredCell) -> Gap:
     """
     key = second.measured_key
     if key not in first.judged:
-        first.judged[key] = judge(first.side, second.side)
-    return Gap(first=first, second=second, **vars(first.judged[key]))
+        first.judged[key] = _judged(first, second)
+    return Gap(first=first, second=second, **first.judged[key])
+
+
+def _judged(first: MeasuredCell, second: MeasuredCell) -> dict[str, Any]:
+    """Divides the first cell's speed by the second cell's speed, and decides how sure this ratio is."""
+    sides = [[process.compared for process in cell.counted if process.compared] for cell in (first, second)]
+    beside = BESIDE if any(map(ran_beside_others, sides)) else ""
+    interleaved = compare_processes(sides[1], sides[0])
+    if interleaved.ratio is not None and interleaved.interleaved:
+        word = {Verdict.same: Word.same, Verdict.cant_tell: Word.cant_tell}.get(interleaved.verdict(), Word.sure)
+        why = "" if word == Word.cant_tell else beside
+        word = Word.cant_tell if why else word
+        return {"ratio": interleaved.ratio, "word": word, "why": why, "low": interleaved.low, "high": interleaved.high}
+    assert first.speed
+    assert second.speed
+    ratio = first.speed / second.speed
+    why = _why_unlikely(first, second, max(ratio, 1 / ratio), beside)
+    return {"ratio": ratio, "word": Word.cant_tell if why else Word.likely, "why": why}
+
+
+def _why_unlikely(first: MeasuredCell, second: MeasuredCell, ratio: float, beside: str) -> str:
+    """Returns why a difference is not likely. Empty if it is likely.
+
+    `beside` says that other programs used the CPU. It is empty if none did.
+    """
+    is_apart = ratio > APART_RATIO
+    if first.low is None or first.high is None or second.low is None or second.high is None:
+        return beside if is_apart else "too few blocks for an interval"
+    if first.low <= second.high and second.low <= first.high:
+        return "the intervals overlap"
+    if ratio <= LIKELY_RATIO:
+        return "within the usual spread between runs"
+    return "" if is_apart else beside

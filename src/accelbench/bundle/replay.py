@@ -12,12 +12,12 @@ from typing import NamedTuple
 
 from rich.console import Console
 
-from accelbench.answers.cells import Word, gap
+from accelbench.answers.cells import Gap, Word, gap
 from accelbench.answers.reference import Group
 from accelbench.answers.sentences import answers
 from accelbench.bundle.verify import verify
 from accelbench.compare.record_sets import ComparedProcess
-from accelbench.compare.sureness import MIN_PROCESSES, Judgement, SpeedRatio, Verdict, compare_processes
+from accelbench.compare.sureness import MIN_PROCESSES, SpeedRatio, Verdict, compare_processes
 from accelbench.devices.cpu import usable_cores
 from accelbench.errors import UserError
 from accelbench.grid.own_code import check_own_code
@@ -40,7 +40,7 @@ class Claim(NamedTuple):
 
     what: str
     cells: tuple[Cell, Cell]
-    judged: Judgement
+    judged: Gap
 
 
 def key_of(cell: Cell) -> str:
@@ -153,6 +153,6 @@ def _measured(claim: Claim, out: str, console: Console, hosts: Hosts) -> tuple[s
     return HOLDS if verdict == claimed else FAILS, here
 
 
-def _text(ratio: Judgement | SpeedRatio, word: str) -> str:
+def _text(ratio: Gap | SpeedRatio, word: str) -> str:
     how_sure = word if ratio.low is None else f"{significant(ratio.low)} to {significant(ratio.high)}"
     return f"{significant(ratio.ratio)} times ({how_sure})"

@@ -6,10 +6,8 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import pairwise
 from statistics import fmean
-from typing import NamedTuple
 
 from accelbench.compare.record_sets import ComparedProcess
-from accelbench.presentation import significant
 from accelbench.schema.record import node_of
 from accelbench.stats.means import mean_difference_interval
 from accelbench.stats.order_statistics import median
@@ -114,70 +112,3 @@ def are_interleaved(first: Sequence[ComparedProcess], second: Sequence[ComparedP
 def ran_beside_others(processes: Sequence[ComparedProcess]) -> bool:
     """Is true if other programs used the CPU during at least half of these processes."""
     return 2 * sum(process.was_beside_others for process in processes) >= max(1, len(processes))
-
-
-class Side(NamedTuple):
-    """One of two cells to compare."""
-
-    processes: Sequence[ComparedProcess]  # processes behind the speed
-    speed: float  # published samples/s, above 0
-    low: float | None  # 95 % interval of the speed
-    high: float | None
-
-
-@dataclass(frozen=True, kw_only=True)
-class Judgement:
-    """The first cell's speed divided by the second cell's speed, and how sure this ratio is.
-
-    With enough interleaved processes, the ratio is computed from these and has a 95 % interval. Otherwise, it is
-    `speed of the first cell / speed of the second cell`, without an interval.
-    """
-
-    ratio: float
-    word: Word
-    why: str = ""  # reason besides the interval
-    low: float | None = None
-    high: float | None = None
-
-    @property
-    def reason(self) -> str:
-        """Why the ratio is sure, likely or undecided: what makes it doubtful, or else its interval. May be empty."""
-        if self.why or self.low is None or self.high is None:
-            return self.why
-        return f"{significant(self.low)} to {significant(self.high)} times"
-
-    @property
-    def is_interleaved(self) -> bool:
-        """Whether the ratio is from interleaved processes."""
-        return self.low is not None
-
-
-def judge(first: Side, second: Side) -> Judgement:
-    """Divides the first cell's speed by the second cell's speed, and decides how sure this ratio is."""
-    beside = BESIDE if any(ran_beside_others(side.processes) for side in (first, second)) else ""
-    interleaved = compare_processes(second.processes, first.processes)
-    if interleaved.ratio is not None and interleaved.interleaved:
-        word = {Verdict.same: Word.same, Verdict.cant_tell: Word.cant_tell}.get(interleaved.verdict(), Word.sure)
-        why = "" if word == Word.cant_tell else beside
-        if why:
-            word = Word.cant_tell
-        return Judgement(ratio=interleaved.ratio, word=word, why=why, low=interleaved.low, high=interleaved.high)
-    why = _why_unlikely(first, second, beside)
-    word = Word.cant_tell if why else Word.likely
-    return Judgement(ratio=first.speed / second.speed, word=word, why=why)
-
-
-def _why_unlikely(first: Side, second: Side, beside: str) -> str:
-    """Returns why a difference is not likely. Empty if it is likely.
-
-    `beside` says that other programs used the CPU. It is empty if none did.
-    """
-    ratio = max(first.speed / second.speed, second.speed / first.speed)
-    is_apart = ratio > APART_RATIO
-    if first.low is None or first.high is None or second.low is None or second.high is None:
-        return beside if is_apart else "too few blocks for an interval"
-    if first.low <= second.high and second.low <= first.high:
-        return "the intervals overlap"
-    if ratio <= LIKELY_RATIO:
-        return "within the usual spread between runs"
-    return "" if is_apart else beside
