@@ -128,7 +128,7 @@ def _measure(names: list[str], chosen: Namespace, terms: "Terms", console: Conso
 
         asked = [one_cell(f"{name} {VERBOSE}" if chosen.verbose else name) for name in names]
         runs, options = interleaved.plan_runs(asked[0], asked[1], chosen.repeats, project.workplace().root)
-        if why := interleaved.why_pointless([[cell] for cell, _ in asked], options, console):
+        if why := interleaved.why_pointless([[cell] for cell, _ in asked]):
             say(console, why)
             comparison.check_decided([], terms)
             return 0

@@ -53,11 +53,9 @@ def run(sides: Sequence[str], chosen: Namespace, console: Console) -> int:
                 words.append(VERBOSE)
             composed.append(compose(["-m", "protocol=target", f"target.accuracy={chosen.target}", *words]))
         cells, options = cells_of([run for side in composed for run in side])
-        if len(sides) > 1:
-            of_sides = [cells_of(side)[0] for side in composed]
-            if why := why_pointless(of_sides, options, console):
-                say(console, why)
-                return 0
+        if len(sides) > 1 and (why := why_pointless([cells_of(side)[0] for side in composed])):
+            say(console, why)
+            return 0
         options = replace(options, ends_after_s=budget_s)
         planned = with_seeds(cells, MIN_SEEDS if chosen.seeds is None else chosen.seeds)
         result = sweep.run(planned, options, console, hosts=hosts, show=partial(show_sweep, options, console))

@@ -9,21 +9,16 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 
-from rich.console import Console
-
 from accelbench.compare.record_sets import ComparedProcess, RecordSet
 from accelbench.compare.sureness import MIN_PROCESSES
 from accelbench.errors import UserError, writing_errors
-from accelbench.grid.plan import check_request, prepare
-from accelbench.lock import hold_measuring
-from accelbench.presentation import say
-from accelbench.project import COMPARISON, RECORDS, workplace
+from accelbench.grid.plan import skip_reason
+from accelbench.project import COMPARISON, RECORDS
 from accelbench.schema.cell import MAX_SEED, Cell
 from accelbench.schema.record import Record, RecordName, read_all
 from accelbench.schema.serialize import digest, load, read_json, write_json
 from accelbench.settings.config import SweepOptions, differing_options
 from accelbench.settings.suites import check_cells
-from accelbench.sweep.context import prepare_missing
 
 
 @dataclass(frozen=True)
@@ -61,18 +56,12 @@ def plan_runs(
     return runs, replace(options, out=folder)
 
 
-def why_pointless(sides: Sequence[Sequence[Cell]], options: SweepOptions, console: Console) -> str | None:
-    """Returns why this machine skips a whole side of the comparison, or None. Prepares a missing data set."""
-    cells = [cell for side in sides for cell in side]
-    place = workplace().with_data(options.data_root)
-    check_request(cells)
-    with hold_measuring(lambda line: say(console, line)):  # preparing data would disturb another sweep
-        prepare_missing(place, cells[0].data, console)
-        reasons = {item.cell.id: item.skip_reason for item in prepare(cells, place).planned}
+def why_pointless(sides: Sequence[Sequence[Cell]]) -> str | None:
+    """Returns why this machine skips a whole side of the comparison, or None."""
     for letter, side in zip("AB", sides, strict=True):
-        of_side = [reasons[cell.id] for cell in side]
-        if all(of_side):
-            return f"Can't tell which is faster. {letter} is skipped, so nothing is measured: {of_side[0]}"
+        reasons = [skip_reason(cell) for cell in side]
+        if all(reasons):
+            return f"Can't tell which is faster. {letter} is skipped, so nothing is measured: {reasons[0]}"
     return None
 
 
