@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from accelbench.sweep.context import SweepResult
 
 INFO = ("all", "config", "defaults", "defaults-tree", "plugins", "searchpath")  # the words that --info takes
-INDENT = 30  # columns before a meaning
+INDENT = 6  # columns before a meaning
 EXAMPLES = """
 examples:
   accelbench model=cnn precision=bf16 batch_size=256 mode=infer
@@ -79,12 +79,10 @@ def _lines(setting: "About") -> str:
 
     kinds = {"a whole number": "N", "a number": "X", "a text": "TEXT", LIST: "[...]", MAPPING: "{NAME: ...}"}
     name = f"  {setting.name}={'| '.join(setting.choices) or kinds[setting.kind]}"
-    words = textwrap.wrap(name, width(), subsequent_indent=" " * 8, break_on_hyphens=False)
-    words = [line.replace("| ", "|") for line in words]
-    meaning = textwrap.wrap(setting.meaning, width() - INDENT, break_long_words=False)
-    if len(words) == 1 and len(words[0]) < INDENT:
-        words = [f"{words[0]:<{INDENT}}{meaning.pop(0)}"]
-    return "".join(f"{line}\n" for line in [*words, *(" " * INDENT + line for line in meaning)])
+    words = textwrap.fill(name, width(), subsequent_indent=" " * INDENT, break_on_hyphens=False).replace("| ", "|")
+    indent = " " * INDENT
+    meaning = textwrap.fill(setting.meaning, width(), initial_indent=indent, subsequent_indent=indent)
+    return f"{words}\n{meaning}\n"
 
 
 @command(
