@@ -3,6 +3,7 @@
 import getpass
 import os
 import re
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -26,8 +27,6 @@ RACE = "race.json"  # answers of a search for the best cell
 SENT = "sent.pickle"  # objects that `accelbench.measure` sends to its process
 MANIFEST = "manifest.json"  # description of a prepared data set
 RECORDS = f"{'[0-9a-f]' * 12}-{'[0-9a-f]' * 8}.json"  # the pattern of `Record.name`
-MAX_READ = 1_000_000  # characters that are read of a file to decide whether its folder is a project
-MIN_COLUMNS, MAX_COLUMNS = 40, 1000  # bounds of the width of a terminal, in characters
 PACKAGE = Path(__file__).resolve().parent
 OUR_SCHEMA = "accelbench_schema"  # a word in our conf/config.yaml; a conf/ without it belongs to another program
 
@@ -108,24 +107,16 @@ def resolved(path: Path) -> Path:
 
 
 def _text(path: Path) -> str:
-    """Returns the beginning of a file. Returns "" if there is no such file, or if the user must not read it.
-
-    Raises UserError: reading fails for another reason.
-    """
+    """Returns the text of a file. Returns "" if there is no such file, or if the user must not read it."""
     # After any other error an empty text could be wrong: a project would count as an ordinary folder.
-    try:
-        if not path.is_file():
-            return ""
-        with path.open(errors="replace") as file:
-            return file.read(MAX_READ)
-    except PermissionError:
-        return ""
-    except OSError as error:
-        raise UserError(f"{path}: can't be read: {error.strerror}") from None
+    with suppress(PermissionError):
+        if path.is_file():
+            return path.read_text(errors="replace")
+    return ""
 
 
 def mend_environment() -> None:
-    """Sets a user name, a home folder and a valid terminal width if they are missing. Libraries need them.
+    """Sets a user name and a home folder if they are missing. Libraries need them.
 
     They are set for this process and its children.
     """
@@ -135,9 +126,8 @@ def mend_environment() -> None:
         os.environ["LOGNAME"] = f"user{os.getuid()}"
     if not os.path.isabs(os.path.expanduser("~")):
         os.environ["HOME"] = "/"
-    columns = os.environ.pop("COLUMNS", "")
-    if columns.isdecimal() and int(columns):  # rich prints nothing at a width of 0
-        os.environ["COLUMNS"] = str(min(max(int(columns), MIN_COLUMNS), MAX_COLUMNS))
+    if os.environ.get("COLUMNS") == "0":  # at which rich prints nothing
+        del os.environ["COLUMNS"]
 
 
 def check_inside(path: Path, root: Path) -> None:

@@ -27,13 +27,13 @@ from accelbench.grid.estimate import Evidence, Length, lengths
 from accelbench.grid.plan import Planned
 from accelbench.judging.row import warnings_of
 from accelbench.judging.verdict import DISTURBED
-from accelbench.presentation import and_more, counted, duration, say
+from accelbench.presentation import duration, say
 from accelbench.project import shown
 from accelbench.schema.cell import Cell
 from accelbench.schema.plan_file import WantedCell
 from accelbench.schema.record import Record
 from accelbench.schema.vocab import UNEXPECTED, Status
-from accelbench.sweep.card import BUSY_HINT, MAX_DOUBTS, UNCOUNTED
+from accelbench.sweep.card import BUSY_HINT, UNCOUNTED
 from accelbench.sweep.context import SweepResult
 from accelbench.sweep.job_lines import JobLines
 
@@ -220,13 +220,8 @@ def show_answers(answered: Sequence[Answer], console: Console) -> None:
 
 
 def remarks(answer: Answer) -> Iterator[Text]:
-    """Yields remarks on the fastest cell and its doubts, and the number of slower cells in doubt."""
+    """Yields a remark on the fastest cell, and its doubts."""
     if answer.remark:
         yield Text(answer.remark)
-    doubts = warnings_of(answer.fastest.row)
-    for text in doubts[:MAX_DOUBTS]:
+    for text in warnings_of(answer.fastest.row):
         yield Text(f"Doubt about the fastest: {text}", "yellow")
-    if (num := len(doubts) - MAX_DOUBTS) > 0:
-        yield Text(f"{and_more(num, 'doubt')}, in its record", "yellow")
-    if num := sum(bool(warnings_of(cell.row)) for cell in answer.group.cells[1:]):
-        yield Text(f"{counted(num, 'slower cell')} in doubt: see the report", "dim yellow")
