@@ -34,7 +34,7 @@ def setting_of(cell: Cell) -> Cell:
 def work_of(cell: Cell) -> Cell:
     """Returns the cell without rate, duration, seed, repeat and batching, in which compared cells may differ."""
     asked = cell.server
-    server = Server(latency_ms=asked.latency_ms, percentile=asked.percentile, generator=asked.generator)
+    server = Server(latency_ms=asked.latency_ms, percentile=asked.percentile)
     return replace(setting_of(cell), server=server)
 
 

@@ -147,7 +147,6 @@ class Timing:
     settled: bool | None = None
     stop: Stop | None = None
     blocks: list[Block] = field(default_factory=list)
-    dropped_s: float = 0.0  # steady-state time in no block or step: blocks that were dropped, and pauses between steps
     steps_are_blocks: bool = False  # whether the blocks consist of the single steps
     latency_s: list[float] = field(default_factory=list)
     launch_s: list[float] = field(default_factory=list)
@@ -175,9 +174,8 @@ class Timing:
         fields = {name: value for name, value in vars(self).items() if name not in TIMING_ONLY}
         return {**fields, "num_steady_samples": self.num_steady_samples or None}
 
-    def drop(self, seconds: float = 0.0) -> None:
-        """Removes all blocks, so that they can be measured again. Adds their time, and `seconds`, to `dropped_s`."""
-        self.dropped_s += seconds + sum(block.seconds for block in self.blocks)
+    def drop(self) -> None:
+        """Removes all blocks, so that they can be measured again."""
         self.blocks = []
         if self.steps_are_blocks:
             for times in (self.latency_s, self.launch_s, self.data_s, self.copy_in_s, self.copy_out_s):

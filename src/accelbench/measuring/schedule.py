@@ -242,7 +242,7 @@ def _run_blocks(runner: Runner, window: Window, typical_s: float) -> Clock[None]
             end = runner.why_end(seconds, seconds / num_steps, is_least=is_least)
             is_last = attempt == MAX_RESTARTS or end is not None
             if (has_compiled or is_short) and not is_last:
-                timing.drop(seconds)
+                timing.drop()
                 if not has_compiled:
                     factor = BLOCK_MARGIN * window.block_s / max(seconds, 1e-9)
                     num_steps = math.ceil(num_steps * max(1.1, factor))

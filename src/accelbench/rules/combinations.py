@@ -81,7 +81,6 @@ MISTAKES = (
     Rule("optimizer.scale model=lightning", "optimizer.scale={optimizer.scale}: a LightningModule has its own learning rate", "optimizer.scale=none"),
     # Requests
     Rule(f"{SERVING} mode!=infer", "mode={mode}: protocol={protocol} serves requests", "mode=infer"),
-    Rule(f"{SERVING} server.generator=loadgen", "server.generator=loadgen: accelbench makes the requests itself", "server.generator=own"),
     Rule(f"{SERVING} server.workers>shared_threads", "server.workers={server.workers}: workers share the threads", "at most {shared_threads}"),
     Rule(f"{SERVING} timeout_s<enough_s", "timeout_s={timeout_s}: too short for server.duration_s={server.duration_s}", "timeout_s={enough_s}"),
     Rule("protocol=server num_requests<least_requests", "server.percentile={server.percentile}: needs {least_requests} requests, but server.rate={server.rate} makes {num_requests} in server.duration_s={server.duration_s}", "server.duration_s={long_s}"),

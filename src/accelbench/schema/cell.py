@@ -167,9 +167,6 @@ class Server:
     max_batch: AtLeastOne | None = setting(None, "maximum number of requests in a batch. Default: batch_size")
     max_delay_ms: NotNegative = _shown(0.0, "maximum milliseconds that a request waits for its batch to fill up")
     workers: AtLeastOne = _shown(1, "number of instances of the network; they share the CPU threads")
-    generator: vocab.Generator = setting(
-        vocab.Generator.own, "protocol=server: program that makes the requests: own is accelbench; loadgen is refused"
-    )
 
     def words(self, protocol: vocab.Protocol) -> list[str]:
         """Returns words for a cell's label: for the settings that differ from their defaults, and for the rate."""
@@ -248,7 +245,7 @@ class Generate:
     )
 
 
-_FOR_RATES = ("rate", "latency_ms", "percentile", "generator")
+_FOR_RATES = ("rate", "latency_ms", "percentile")
 # Protocol -> the settings of `Server` that it does not use.
 UNUSED = {
     **dict.fromkeys(vocab.Protocol, tuple(vars(Server()))),
@@ -435,6 +432,8 @@ def _settings(values: Mapping[str, Any]) -> dict[str, Any]:
         unused.add("generate")
     settings = {name: value for name, value in values.items() if name not in unused}
     settings["model"], settings["data"] = model, data = dict(values["model"]), dict(values["data"])
+    if "server" in settings:
+        settings["server"] = {"generator": "own", **values["server"]}  # a setting of earlier releases
     # These settings were added later. They are left out at their defaults, so that older cells keep their ids.
     additions = [(settings, "python", None), (data, "train_images", None), (data, "pinned", True)]
     additions += [(model, "constant", False), (model, "collate", None), (model, "metric", None)]

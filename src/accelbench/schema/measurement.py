@@ -175,7 +175,6 @@ class Serving:
     queue_s: Seconds | None = None  # mean time from a request's due time until its batch began
     compute_s: Seconds | None = None  # mean time from the begin of a request's batch until its end
     busy_share: Share | None = None  # share of the workers' time in which they computed
-    late_p50_s: Seconds | None = None  # median delay from a request's due time until it was issued
     is_late: bool = False  # whether requests were issued so late that they no longer follow the requested rate
     late_p99_s: Seconds | None = None  # 99th percentile of that delay
     requests_digest: Digest | None = None  # sha256 of the file of raw times; None if the file was not kept
@@ -272,7 +271,6 @@ class Measurement(Observed):
     blocks: list[Block] = field(default_factory=list)  # the steady state, from which the throughput is computed
     # whether the blocks consist of the steps of `latency_s`; otherwise blocks and single steps are separate steps
     steps_are_blocks: bool = False
-    dropped_s: Seconds | None = None  # seconds of the steady state that are in no block and no single step
     # times of the steady state's single steps, with a wait after each step. In Keras, a step has `steps_per_execution`
     # batches
     latency_s: list[Duration] = field(default_factory=list)

@@ -24,6 +24,7 @@ Key = TypeVar("Key")
 CANONICAL = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
 NUMBERS = {float, int, bool, type(None)}
 ENUMERATED = {"device", "precision", "stop"}  # entries of a record whose texts are words of `vocab`
+REMOVED = {"generator"}  # settings of earlier releases that have no effect
 PREFIX, SUFFIX = ".accelbench-", ".tmp"  # name of a file while it is being written: its beginning and end
 plain = msgspec.to_builtins  # plain JSON values of a dataclass or other typed values; lists are copies
 dumps = msgspec.json.encode  # the JSON of typed values; raises UnicodeEncodeError if a text has a lone surrogate
@@ -54,10 +55,10 @@ def load(cls: type[T], values: Any, place: str = "") -> T:
 def refuse_unknown(values: Mapping[str, Any], loaded: Mapping[str, Any], place: str) -> None:
     """Raises ValueError if `values` have an entry that `loaded` lacks.
 
-    `loaded` is the JSON of the object that was made from `values`.
+    `loaded` is the JSON of the object that was made from `values`. `REMOVED` settings had only one value.
     """
     for name, value in values.items():
-        if name not in loaded:
+        if name not in loaded and name not in REMOVED:
             raise ValueError(f"{place}: unknown field {name!r}")
         if isinstance(value, dict):
             refuse_unknown(value, loaded[name], f"{place}.{name}")

@@ -64,8 +64,6 @@ Definition = StrEnum("Definition", ["passage", "fixed"])
 # begins; `test` is the last evaluation, on the test set.
 Span = StrEnum("Span", ["start", "data", "build", "train", "evaluate", "test"])
 SERVING = frozenset({Protocol.server, Protocol.single_stream, Protocol.multi_stream, Protocol.offline})
-# What makes the requests: accelbench's own generator, or in records of earlier releases MLPerf's LoadGen.
-Generator = StrEnum("Generator", ["own", "loadgen"])
 
 # How batches are made. From a prepared data set: `array` gathers decoded images, `jpeg` decodes picture files in worker
 # processes. From random images: `host` copies ready batches to the device at each step, `device` keeps ready batches on

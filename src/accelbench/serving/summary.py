@@ -66,7 +66,6 @@ def summarised(served: Served, cell: Cell) -> Serving:
         queue_s=_s(float((dispatched - due)[answered].mean())) if answered.any() else None,
         compute_s=_s(float((done - dispatched)[answered].mean())) if answered.any() else None,
         busy_share=min(1.0, _s(served.busy_ns) / duration_s / max(1, served.num_workers)),
-        late_p50_s=_s(float(np.percentile(late_ns, 50))) if len(late_ns) else None,
         late_p99_s=_s(float(np.percentile(late_ns, 99))) if len(late_ns) else None,
         is_late=any(defect.startswith(LATE) for defect in served.defects),
         **judged,
