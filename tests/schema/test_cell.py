@@ -84,14 +84,14 @@ KERAS = KerasSettings(jit_compile=True, steps_per_execution=4)
         ({"repeat": 3}, "mlp-cpu-fp32-b32-infer-r3"),
         (  # the rate is near the end, which a narrow terminal shows
             {"protocol": Protocol.server, "server": Server(max_delay_ms=2, workers=2), "threads": 1, "repeat": 1},
-            "mlp-cpu-fp32-b32-infer-server-1thread-2ms-2workers-50rps-r1",
+            "mlp-cpu-fp32-b32-infer-server-1thread-2max_delay_ms-2workers-50rps-r1",
         ),
         (
             {"protocol": Protocol.multi_stream, "server": Server(max_delay_ms=2.5, workers=2)},
-            "mlp-cpu-fp32-b32-infer-multi_stream-2.5ms-2workers",
+            "mlp-cpu-fp32-b32-infer-multi_stream-2.5max_delay_ms-2workers",
         ),
         ({"devices": 2, "scaling": Scaling.weak}, "mlp-cpux2-fp32-b32-infer-weak"),
-        ({"device": Device.xla_cpu, "devices": 2, "xla_processes": True}, "mlp-xla_cpux2-fp32-b32-infer-processes"),
+        ({"device": Device.xla_cpu, "devices": 2, "xla_processes": True}, "mlp-xla_cpux2-fp32-b32-infer-xla_processes"),
         ({"engine": Engine.keras, "keras": KERAS}, "mlp-cpu-fp32-b32-infer-keras-jit_compile-4steps_per_execution"),
         ({"threads": 1}, "mlp-cpu-fp32-b32-infer-1thread"),
         ({"protocol": Protocol.steps, "steps": 7, "seed": 4}, "mlp-cpu-fp32-b32-infer-7steps-s4"),

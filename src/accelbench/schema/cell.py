@@ -14,7 +14,7 @@ from accelbench.schema import vocab
 from accelbench.schema.interpreters import folder_name
 from accelbench.schema.ranges import MAX_COUNT, AtLeastOne, Count, NotNegative, Number, Positive, Share
 from accelbench.schema.serialize import canonical_json, digest, plain
-from accelbench.schema.setting import setting
+from accelbench.schema.setting import declared, setting
 from accelbench.schema.text import one_line
 from accelbench.schema.workload import DataSpec, ModelSpec
 
@@ -100,12 +100,6 @@ class KerasSettings:
     )
     tpu: str = setting("local", "keras: name of the TPU, or local for the TPU of this machine")
 
-    @property
-    def non_defaults(self) -> list[str]:
-        """Words in a cell's label for the settings that differ from their defaults."""
-        steps = f"{self.steps_per_execution}steps_per_execution" if self.steps_per_execution > 1 else ""
-        return [word for word in ("jit_compile" if self.jit_compile else "", steps) if word]
-
 
 @dataclass(frozen=True, kw_only=True)
 class TrainerSettings:
@@ -117,12 +111,6 @@ class TrainerSettings:
     gradient_clip_val: NotNegative | None = _shown(
         None, "maximum norm to which the gradients of a LightningModule are clipped"
     )
-
-    @property
-    def non_defaults(self) -> list[str]:
-        """Words in a cell's label for the settings that differ from their defaults."""
-        words = [] if self.accumulate_grad_batches == 1 else [f"accumulate{self.accumulate_grad_batches}"]
-        return words + ([] if self.gradient_clip_val is None else [f"clip{self.gradient_clip_val:g}"])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -167,12 +155,6 @@ class Server:
     max_batch: AtLeastOne | None = setting(None, "maximum number of requests in a batch. Default: batch_size")
     max_delay_ms: NotNegative = _shown(0.0, "maximum milliseconds that a request waits for its batch to fill up")
     workers: AtLeastOne = _shown(1, "number of instances of the network; they share the CPU threads")
-
-    def words(self, protocol: vocab.Protocol) -> list[str]:
-        """Returns words for a cell's label: for the settings that differ from their defaults, and for the rate."""
-        rate = [f"{self.rate:g}rps"] if protocol == vocab.Protocol.server else []
-        delay = [f"{self.max_delay_ms:g}ms"] if self.max_delay_ms else []
-        return delay + ([f"{self.workers}workers"] if self.workers > 1 else []) + rate
 
 
 ACCURACY, LOSS = "accuracy", "loss"  # metrics of a target; another word, `metric`, means `model.metric`
@@ -381,10 +363,10 @@ class Cell(RunSettings):
     def label(self) -> str:
         """A short name for people, such as `cnn-cpu-bf16-b128-train`, with all settings that differ from defaults."""
         # `plan_file.labels` adds settings whose defaults conf/ and params.yaml decide, if cells differ in them.
-        model, data = self.model, self.data
-        threads = ""
-        if self.threads:
-            threads = "1thread" if self.threads == 1 else f"{self.threads}threads"
+        model = self.model
+        # The library and the engine of a LightningModule have the same word.
+        has_engine = self.engine not in (vocab.Engine.pytorch, model.library)
+        protocols = {vocab.Protocol.window: "", vocab.Protocol.steps: f"{self.steps}steps"}
         parts = [
             model.name,
             self.device if self.devices == 1 else f"{self.device}x{self.devices}",
@@ -392,31 +374,53 @@ class Cell(RunSettings):
             f"b{self.batch_size}",
             self.mode,
             *self.options.enabled,
-            self.scaling if self.scaling == vocab.Scaling.weak else "",
-            "processes" if self.xla_processes else "",
-            # The library and the engine of a LightningModule have the same word.
-            self.engine if self.engine not in (vocab.Engine.pytorch, model.library) else "",
-            *(self.keras.non_defaults if self.keras else []),
-            *(self.trainer.non_defaults if self.trainer else []),
-            data.pipeline if data.pipeline != vocab.Pipeline.array else "",
-            data.augment if data.augment != vocab.Augment.none else "",
-            "" if data.pinned else "pageable",
-            {vocab.Protocol.window: "", vocab.Protocol.steps: f"{self.steps}steps"}.get(self.protocol, self.protocol),
+            self.engine if has_engine else "",
+            protocols.get(self.protocol, self.protocol),
             f"{self.target.threshold:g}" if self.protocol == vocab.Protocol.target else "",
-            threads,
+            *(_label_word(path, self) for path in LABELLED),
             PurePath(model.weights).name if model.weights != vocab.Weights.none else "",
-            model.task or "",
-            f"{self.generate.prompt_tokens}+{self.generate.new_tokens}tokens"
-            if self.mode == vocab.Mode.generate
-            else "",
             folder_name(self.python) if self.python else "",
         ]
         if model.library != vocab.Library.accelbench:  # conf/ has the default arguments of accelbench's own networks
             parts += [argument_text(name, value) for name, value in self.arguments]
         # The rate is near the end, because a narrow terminal cuts the middle of a name.
-        parts += self.server.words(self.protocol) if self.protocol in vocab.SERVING else []
+        parts.append(f"{self.server.rate:g}rps" if self.protocol == vocab.Protocol.server else "")
         parts += [f"s{self.seed}" if self.seed else "", f"r{self.repeat}" if self.repeat else ""]
         return one_line("-".join(filter(None, parts)))
+
+
+# The settings that a label has, if they differ from their defaults.
+LABELLED = (
+    "scaling",
+    "xla_processes",
+    "keras.jit_compile",
+    "keras.steps_per_execution",
+    "trainer.accumulate_grad_batches",
+    "trainer.gradient_clip_val",
+    "data.pipeline",
+    "data.augment",
+    "data.pinned",
+    "threads",
+    "model.task",
+    "generate.prompt_tokens",
+    "generate.new_tokens",
+    "server.max_delay_ms",
+    "server.workers",
+)
+_DECLARED = {one.path: one for one in declared(Cell)}
+
+
+def _label_word(path: str, cell: Cell) -> str:
+    """Returns a setting's word in a label, such as `jit_compile`, `pinned=false` or `2threads`; "" for a default."""
+    name = _DECLARED[path].field.name
+    value = _DECLARED[path].value(cell)
+    if value is None or value == _DECLARED[path].field.default:
+        return ""
+    if isinstance(value, bool):
+        return name if value else f"{name}=false"
+    if isinstance(value, str):
+        return value
+    return f"{value:g}{name.removesuffix('s') if value == 1 else name}"
 
 
 def id_of(values: Mapping[str, Any]) -> str:
