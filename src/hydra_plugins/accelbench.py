@@ -22,9 +22,6 @@ class LineSweeper(Sweeper):
     def setup(self, *, config: Any, **parts: Any) -> None:
         from hydra.core.plugins import Plugins
 
-        from accelbench.settings.application import check_launcher
-
-        check_launcher(config.hydra.runtime.choices["hydra/launcher"])
         self.launcher = Plugins.instance().instantiate_launcher(config=config, **parts)
 
     def sweep(self, arguments: list[str]) -> Any:

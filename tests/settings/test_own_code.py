@@ -18,7 +18,6 @@ def checked(*settings):
     ("setting", "told"),
     [
         ("model.batch_args.length=3", "model.batch_args.length: transformers' batches have only model.batch_args.s"),
-        ("model.batch_args.seq_len=0", "model.batch_args.seq_len=0: should be a whole number from 1 to"),
         ("model.batch_args.seq_len=long", "model.batch_args.seq_len=long: should be a whole number from 1 to"),
         ("model.task=null", "model.task: it is missing. Choose from: classification, masked_lm, causal_lm."),
         ("model.weights=pretrained", "model.weights=pretrained: unknown model.weights. Choose from: none, a file"),
@@ -37,15 +36,9 @@ def test_the_path_of_weights_is_relative_to_where_the_user_is(tmp_path, monkeypa
     assert checked("model.weights=mine.safetensors").weights == str(tmp_path / "mine.safetensors")
 
 
-@pytest.mark.parametrize("name", ["mine.pth", "mine.bin"])
-def test_a_file_of_torch_load_is_refused_with_the_lines_that_convert_it(name):
-    with pytest.raises(UserError) as told:
-        checked(f"model.weights=some/{name}")
-    assert str(told.value).startswith(f"model.weights=some/{name}: is not read, because a hostile file ")
-    assert str(told.value).endswith(
-        "\n  from safetensors.torch import save_file"
-        f"\n  save_file(torch.load('{name}', weights_only=True), 'mine.safetensors')"
-    )
+def test_a_file_of_torch_load_is_refused_with_where_to_read_how_to_convert_it():
+    with pytest.raises(UserError, match="^model.weights=some/mine.bin: is not read, .*your-own-network.md shows how$"):
+        checked("model.weights=some/mine.bin")
 
 
 def named(name, path, image_size=None):
@@ -79,9 +72,7 @@ def test_data_are_named_after_where_they_are(here):
     [
         (("folder", None, 64), "data.path: it is missing. data=folder needs the path of a folder that has"),
         (("folder", "nowhere", 64), "data.path=nowhere: there is no such folder"),
-        (("folder", "my images.npz", 64), "data.path=my images.npz: there is no such folder"),
         (("folder", "one", 0), "data.image_size=0: should be a whole number from 1 to 4096"),
-        (("arrays", "one"), "data.path=one: there is no such file"),
         (("arrays", "my images.npz", 8), "data.image_size=8: has no effect with data=arrays: use data=folder"),
         (("mnist", "one"), "data.path=one: has no effect with data=mnist: use data=folder or data=arrays"),
     ],

@@ -26,7 +26,11 @@ def run(measure: Callable[..., object], flags: Sequence[str], words: Sequence[st
     of_accelbench = prepared([word for word in words if not is_hydras(word)], is_sweep)
     of_hydra = [word for word in words if is_hydras(word)]
     values = dict(word.partition("=")[::2] for word in [*of_hydra, *of_accelbench])
-    check_launcher(values.get("hydra/launcher", LAUNCHER))
+    if (launcher := values.get("hydra/launcher", LAUNCHER)) != LAUNCHER:
+        raise UserError(
+            f"hydra/launcher={launcher}: only accelbench's launcher is allowed, because it runs one cell after "
+            "another: leave hydra/launcher out. To use several machines, add executor=slurm or executor=ray"
+        )
     if {"suite", "hydra/sweeper"} <= set(values):
         raise UserError(
             f"hydra/sweeper={values['hydra/sweeper']}: can't be combined with suite=: leave one of the two out"
@@ -41,12 +45,3 @@ def run(measure: Callable[..., object], flags: Sequence[str], words: Sequence[st
             main()
     finally:
         sys.argv = before
-
-
-def check_launcher(name: str) -> None:
-    """Raises a UserError if Hydra's launcher is not accelbench's."""
-    if name != LAUNCHER:
-        raise UserError(
-            f"hydra/launcher={name}: only accelbench's launcher is allowed, because it runs one cell after another: "
-            "leave hydra/launcher out. To use several machines, add executor=slurm or executor=ray"
-        )

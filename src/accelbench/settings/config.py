@@ -137,7 +137,24 @@ def _group(kind: type[T], help: str) -> T:
 
 
 @dataclass(frozen=True, kw_only=True)
-class RunConfig(Options, RunSettings):
+class SweepSettings:
+    """The settings of a whole sweep that have the same names on the command line and in `SweepOptions`."""
+
+    repeats: AtLeastOne = setting(1, "number of fresh processes for each cell; all cells run before one is repeated")
+    suite: str = setting("adhoc", "name of a suite in params.yaml; adhoc: no suite")
+    profile: Profile | None = setting(None, "which list of a suite in params.yaml is measured: quick or full")
+    out: str | None = setting(None, "folder for the records, under runs/; if the folder exists, its sweep continues")
+    retry: Retry = setting(
+        Retry.none, "failed: repeats the cells of out= that failed, timed out, were killed or were disturbed"
+    )
+    quiet_s: NotNegative = setting(
+        30.0, "seconds to wait for a quiet machine before a disturbed cell is repeated. 0: it is never repeated"
+    )
+    verbose: bool = setting(False, "whether to show what the cells' libraries print; -v does the same")
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunConfig(SweepSettings, Options, RunSettings):
     """The configuration of one run."""
 
     engine: EngineConfig = _group(EngineConfig, "what runs the network")
@@ -152,17 +169,6 @@ class RunConfig(Options, RunSettings):
     )
     trainer: TrainerSettings = TrainerSettings()
     optimizer: OptimizerConfig = OptimizerConfig()
-    repeats: AtLeastOne = setting(1, "number of fresh processes for each cell; all cells run before one is repeated")
-    suite: str = setting("adhoc", "name of a suite in params.yaml; adhoc: no suite")
-    profile: Profile | None = setting(None, "which list of a suite in params.yaml is measured: quick or full")
-    out: str | None = setting(None, "folder for the records, under runs/; if the folder exists, its sweep continues")
-    retry: Retry = setting(
-        Retry.none, "failed: repeats the cells of out= that failed, timed out, were killed or were disturbed"
-    )
-    quiet_s: NotNegative = setting(
-        30.0, "seconds to wait for a quiet machine before a disturbed cell is repeated. 0: it is never repeated"
-    )
-    verbose: bool = setting(False, "whether to show what the cells' libraries print; -v does the same")
     # The line of params.yaml that asked for the run. It is no setting.
     where: str = field(default="", metadata={"omegaconf_ignore": True})
     # The words that asked for the run, without the words of a profile. It is no setting.
@@ -208,20 +214,13 @@ def check_known(name: str, value: str) -> None:
 
 
 @dataclass(frozen=True, kw_only=True)
-class SweepOptions:
+class SweepOptions(SweepSettings):
     """Settings that apply to a whole sweep, not to a single cell."""
 
-    suite: str
     title: str
     tracking: str
     study: str | None = None
-    profile: str | None = None
-    out: str | None = None
-    retry: Retry = Retry.none
     data_root: str | None = None
-    repeats: int = 1
-    quiet_s: float = RunConfig.quiet_s
-    verbose: bool = False
     executor: ExecutorConfig = ExecutorConfig()
     is_auto: bool = False  # whether accelbench chose the device
     waits_s: float | None = None  # longest wait for another measurement to end; None: no limit
@@ -305,12 +304,9 @@ def _about(setting: Declared) -> About:
     )
 
 
-def _parts(kind: Any) -> Iterator[Any]:
-    if get_origin(kind) in (Union, types.UnionType):
-        for part in get_args(kind):
-            yield from _parts(part)
-    else:
-        yield get_args(kind)[0] if get_origin(kind) is Annotated else kind
+def _parts(kind: Any) -> list[Any]:
+    parts = get_args(kind) if get_origin(kind) in (Union, types.UnionType) else [kind]
+    return [get_args(part)[0] if get_origin(part) is Annotated else part for part in parts]
 
 
 # Settings that take one list.

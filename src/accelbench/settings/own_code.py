@@ -61,9 +61,7 @@ def _weights(model: ModelConfig) -> str:
     if weights.suffix in TORCH_FILES:
         raise UserError(
             f"model.weights={weights}: is not read, because a hostile file of this kind may corrupt torch's memory "
-            "(CVE-2026-24747). If you trust the file, convert it with torch 2.10 or newer:\n"
-            "  from safetensors.torch import save_file\n"
-            f"  save_file(torch.load({weights.name!r}, weights_only=True), {weights.with_suffix(SAFETENSORS).name!r})"
+            "(CVE-2026-24747). If you trust the file, convert it to safetensors: docs/your-own-network.md shows how"
         )
     if weights.suffix == SAFETENSORS:
         path = Path.cwd() / weights.expanduser()
