@@ -431,9 +431,9 @@ def make_ceilings(**changes):
 def give_ceilings(root: Path, **changes) -> None:
     """Writes ceilings of this machine's CPU: sweeps need not probe it, which takes seconds."""
     from accelbench.grid.fingerprint import fingerprint
-    from accelbench.schema.ceilings import keep_of_machine
+    from accelbench.schema.ceilings import keep_ceilings
 
-    keep_of_machine(root, fingerprint(Engine.pytorch), "cpu", make_ceilings(**changes))
+    keep_ceilings(root, fingerprint(Engine.pytorch), "cpu", make_ceilings(**changes))
 
 
 def refuse_listing(monkeypatch, folder: Path) -> None:

@@ -1,5 +1,6 @@
 """Ceilings are the highest speeds that a probe reached on a device. The file ceilings.json keeps them."""
 
+import contextlib
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -8,7 +9,7 @@ from typing import Any
 
 from accelbench.project import CEILINGS
 from accelbench.schema.ranges import AtLeastOne, Rate, Seconds
-from accelbench.schema.serialize import digest, entries_of, load_if_fits, write_json
+from accelbench.schema.serialize import digest, load, load_if_fits, read_json, write_json
 from accelbench.schema.vocab import Precision
 
 # Mixed precision -> the 16-bit format that it computes in.
@@ -100,25 +101,29 @@ def read_ceilings(root: Path, environment: Mapping[str, Any]) -> dict[str, Ceili
 
     An entry is ignored if its machine, versions or measuring code are not those in `environment`.
     """
-    of_devices = {}
-    for device, values in kept_of_machine(root, environment).items():
-        if (ceilings := load_if_fits(Ceilings, values)) is not None:
-            of_devices[device] = ceilings
-    return of_devices
+    of_machine = _entries(root).get(_machine_key(environment), {})
+    loaded = {device: load_if_fits(Ceilings, values) for device, values in of_machine.items()}
+    return {device: ceilings for device, ceilings in loaded.items() if ceilings is not None}
 
 
-def kept_of_machine(root: Path, environment: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Reads this machine's entries from ceilings.json. An entry has a device's ceilings, or other measured values."""
-    return entries_of(root / CEILINGS).get(_machine_key(environment), {})
-
-
-def keep_of_machine(root: Path, environment: Mapping[str, Any], name: str, values: object) -> None:
-    """Writes one entry of this machine into ceilings.json. All other entries stay.
+def keep_ceilings(root: Path, environment: Mapping[str, Any], device: str, ceilings: Ceilings) -> None:
+    """Writes the ceilings of a device of this machine into ceilings.json. All other entries stay.
 
     Raises OSError: the file can't be written.
     """
-    of_machine = {**kept_of_machine(root, environment), name: values}
-    write_json(root / CEILINGS, entries_of(root / CEILINGS) | {_machine_key(environment): of_machine})
+    entries = _entries(root)
+    entries.setdefault(_machine_key(environment), {})[device] = ceilings
+    write_json(root / CEILINGS, entries)
+
+
+def _entries(root: Path) -> dict[str, dict[str, Any]]:
+    """Returns an entry for each machine. Returns an empty dict if the file is missing or not valid.
+
+    Raises RefusedError: the system refuses to read the file now.
+    """
+    with contextlib.suppress(OSError, ValueError):
+        return load(dict[str, dict[str, Any]], read_json(root / CEILINGS))
+    return {}
 
 
 def _machine_key(environment: Mapping[str, Any]) -> str:

@@ -195,16 +195,6 @@ def loads(text: bytes) -> Any:
         raise ValueError("nested too deep") from None
 
 
-def entries_of(path: Path) -> dict[str, dict[str, Any]]:
-    """Reads a JSON file with an entry for each machine. Returns an empty dict if the file is missing or not valid.
-
-    Raises RefusedError: see `read_bytes`.
-    """
-    with contextlib.suppress(OSError, ValueError):
-        return load(dict[str, dict[str, Any]], read_json(path))
-    return {}
-
-
 def write_json(path: Path, value: object) -> None:
     """Writes JSON atomically (see `writing`): at any time, `path` has the whole old text or the whole new text."""
     with writing(path) as file:

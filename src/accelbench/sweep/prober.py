@@ -15,7 +15,7 @@ from accelbench.isolation.hosts import Hosts
 from accelbench.judging.roofline import ceilings_of_cell, flops_per_s
 from accelbench.judging.verdict import MIN_OTHERS, MIN_STEAL, is_allowed, load_beside
 from accelbench.project import CEILINGS
-from accelbench.schema.ceilings import Ceilings, formats_of, keep_of_machine, read_ceilings
+from accelbench.schema.ceilings import Ceilings, formats_of, keep_ceilings, read_ceilings
 from accelbench.schema.cell import Cell
 from accelbench.schema.measurement import Measurement
 from accelbench.schema.vocab import Device, Engine, Precision
@@ -135,7 +135,7 @@ class Prober:
         self.known[_probed(cell)] = joined = before.joined(ceilings) if before else ceilings
         try:
             with writing_errors(CEILINGS):
-                keep_of_machine(self.root, environment, device.value, joined)
+                keep_ceilings(self.root, environment, device.value, joined)
         except (WriteError, RefusedError) as error:
             self.say(f"{error}. The next sweep probes again.")
         return None
