@@ -70,9 +70,7 @@ def of_model(**changes):
 
 OTHERS = {
     "units=256": of_model(args={"units": 256, "dropout": 0.1}),
-    "widths=[8,8]": of_model(args={"units": 128, "dropout": 0.1, "widths": [8, 8]}),
     "learning_rate=0.5": of_model(learning_rate=0.5),
-    "input_shape=[3,8,8]": of_model(input_shape=(3, 8, 8)),
     "data=cifar10": make_cell(model=MODEL, data=DataSpec(name="cifar10")),
     "measure_s=9": make_cell(model=MODEL, window=Window(measure_s=9)),
     "epochs=7": make_cell(model=MODEL, epochs=7),

@@ -57,7 +57,6 @@ def without(key):
     ("spoil", "message"),
     [
         (without("schema_version"), "'schema_version'"),
-        *((without(name), name) for name in ("identity", "status", "wall_s")),
         (lambda text: text[: len(text) // 2], "not a readable record"),
         (lambda text: "[]", "not a readable record"),
         (lambda text: text.replace('"cpu"', '"abacus"'), "abacus"),
@@ -141,18 +140,13 @@ def test_a_cell_with_a_setting_of_another_release_is_no_cell_without_it(tmp_path
     [
         ("measurement", None, "measurement: an ok record should have blocks, epochs, requests"),
         ("measurement.blocks.3.seconds", 0.0, r"measurement.blocks\[3\].seconds: should be `float` >= 1e-09"),
-        ("measurement.latency_s", [0.01, -0.01], r"measurement.latency_s\[1\]"),
-        ("measurement.evaluation", {"num_samples": 1, "seconds": 1, "loss": 0.1, "accuracy": 1.5}, "accuracy"),
         ("measurement.breakdown", {"phases_s": {"sleep": [1.0]}, "undisturbed_s": [1.0]}, "phases_s.*'sleep'"),
-        ("measurement.breakdown", {"phases_s": {"forward": []}, "undisturbed_s": [1.0]}, "measurement.breakdown"),
         ("system", {"t_s": [0.1], "values": {"host_memory_mb": [1.0, 2.0]}}, "host_memory_mb should have 1"),
-        ("cell.batch_size", 0, "cell.batch_size: should be `int` >= 1"),
         ("cell.batch_size", 64, "cell_id: should be the digest of the cell's settings"),
         *(("cell_id", "../../secret", "cell_id: should be "), ("identity", "../../secret", "identity: should be ")),
         ("started_at", "yesterday", "Invalid isoformat"),
         *(("started_at", "2026-11-20T09:00:00", "started_at: should have a time zone"), ("wall_s", -1.0, "wall_s")),
         ("environment", {"machine": {"num_threads": "two"}}, "environment.machine.num_threads"),
-        ("reason", 5, "reason: should be `str"),
     ],
 )
 def test_a_value_that_no_cell_leaves_is_refused_and_named(tmp_path, path, value, message):

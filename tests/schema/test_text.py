@@ -21,9 +21,6 @@ def test_characters_that_command_or_reorder_become_visible(text: str, cleaned: s
 def test_ordinary_text_stays():
     text = "line 1\nline 2\tx, Grüße, 数据 – 95 % 🎉"
     assert clean(text) == text
-
-
-def test_one_line_has_no_breaks_and_no_escapes():
     assert one_line(" a\n\tb\r\nc \x1b[2K") == r"a b c \x1b[2K"
 
 
