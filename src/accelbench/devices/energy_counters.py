@@ -2,7 +2,7 @@
 
 import functools
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pynvml
@@ -15,40 +15,42 @@ IDLE_S = 1.0  # seconds for which idle power is measured
 Counters = dict[str, Callable[[], float | None]]
 
 
-class Rapl:
-    """The energy in joules that all processor packages used since this object was created.
+def _joules_of(packages: Sequence[Path]) -> Callable[[], float | None]:
+    """Returns a function that returns the joules that all processor packages used since this call.
 
-    Corrects the sum if a counter wraps around. Linux documents the counters in Documentation/power/powercap.
+    It returns None if a counter can't be read now. It corrects the sum if a counter wraps around. Linux documents the
+    counters in Documentation/power/powercap.
     """
 
-    def __init__(self, packages: list[Path]) -> None:
-        self._packages, self._total = packages, 0
-        self._ranges = [int((folder / "max_energy_range_uj").read_text()) for folder in packages]
-        self._last = self._read()
+    def read(file: str) -> list[int]:
+        return [int((folder / file).read_text()) for folder in packages]
 
-    def __call__(self) -> float | None:
-        """Returns the joules so far. Returns None if a counter can't be read now."""
+    ranges = read("max_energy_range_uj")
+    last = read("energy_uj")
+    total = 0
+
+    def joules() -> float | None:
+        nonlocal last, total
         try:
-            now = self._read()
+            now = read("energy_uj")
         except (OSError, ValueError):
             return None
-        for before, after, most in zip(self._last, now, self._ranges, strict=True):
-            self._total += after - before + (most if after < before else 0)
-        self._last = now
-        return self._total / 1e6
+        for before, after, most in zip(last, now, ranges, strict=True):
+            total += after - before + (most if after < before else 0)
+        last = now
+        return total / 1e6
 
-    def _read(self) -> list[int]:
-        return [int((folder / "energy_uj").read_text()) for folder in self._packages]
+    return joules
 
 
-def find_rapl() -> Rapl | None:
+def find_rapl() -> Callable[[], float | None] | None:
     """Returns the processor's energy counter, or None if this user can't read one. Often only root may read it."""
     # `intel-rapl:0` is a package, `intel-rapl:0:0` a part of a package. AMD's counters have the same names.
     folders = sorted((proc.ROOT / "sys/class/powercap").glob("intel-rapl:*"))
     packages = [folder for folder in folders if folder.name.count(":") == 1]
     try:
         chosen = [path for path in packages if (path / "name").read_text().startswith("package")]
-        return Rapl(chosen) if chosen else None
+        return _joules_of(chosen) if chosen else None
     except (OSError, ValueError):
         return None
 

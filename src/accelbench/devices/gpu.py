@@ -119,16 +119,18 @@ def in_use(num: int) -> str | None:
     Looks at the first `num` GPUs. Returns None if all are idle, even if processes have memory on them.
     """
     for index, handle in enumerate(first_handles(num)):
-        if processes := ask(pynvml.nvmlDeviceGetComputeRunningProcesses, handle):
+        processes = ask(pynvml.nvmlDeviceGetComputeRunningProcesses, handle)
+        if not processes:
+            continue
+        for _ in range(NUM_LOOKS):
             # The utilisation includes the last cell for up to a second. A MIG instance reports none.
-            percents = [ask(pynvml.nvmlDeviceGetUtilizationRates, handle)]
-            while len(percents) < NUM_LOOKS and percents[-1] is not None and percents[-1].gpu >= BUSY_PERCENT:
-                time.sleep(LOOK_S)
-                percents.append(ask(pynvml.nvmlDeviceGetUtilizationRates, handle))
-            last = percents[-1]
-            if last is None or last.gpu >= BUSY_PERCENT:
-                share = "a part" if last is None else f"{last.gpu} %"
-                return f"{share} of GPU {index} was used by {', '.join(map(_described, processes))}"
+            rates = ask(pynvml.nvmlDeviceGetUtilizationRates, handle)
+            if rates is None or rates.gpu < BUSY_PERCENT:
+                break
+            time.sleep(LOOK_S)
+        if rates is None or rates.gpu >= BUSY_PERCENT:
+            share = "a part" if rates is None else f"{rates.gpu} %"
+            return f"{share} of GPU {index} was used by {', '.join(map(_described, processes))}"
     return None
 
 

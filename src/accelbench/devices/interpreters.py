@@ -114,7 +114,6 @@ def look(python: str, *modules: str) -> Interpreter:
     Raises UserError if the file is missing or is not a Python interpreter.
     """
     file = executable(python)
-    done = None
     words = [file, "-c", SCRIPT, os.pathsep.join(own_folders()), *COMPUTING, "--", *DISTRIBUTIONS, *modules]
     environment = {**variables(file), "PYTHONPATH": ""}  # a module of the user must not replace one of Python
     try:
@@ -122,8 +121,6 @@ def look(python: str, *modules: str) -> Interpreter:
             words, capture_output=True, timeout=ASKED_S, env=environment, errors="replace", cwd=os.path.dirname(file)
         )
         return Interpreter(*json.loads(done.stdout.splitlines()[-1]))  # Python's start may print other lines
-    except (OSError, subprocess.TimeoutExpired) as error:
-        problem = getattr(error, "strerror", None) or f"no answer within {ASKED_S:g} s"
-    except (ValueError, TypeError, IndexError):
-        problem = (done.stderr.strip() if done else "").rpartition("\n")[2] or "it does not run Python code"
-    raise UserError(f"python={python}: not a Python interpreter ({problem})")
+    except (OSError, subprocess.TimeoutExpired, ValueError, TypeError, IndexError) as error:
+        problem = getattr(error, "strerror", None) or "it does not run Python code"
+        raise UserError(f"python={python}: not a Python interpreter ({problem})") from error
