@@ -84,17 +84,6 @@ def test_a_sweeps_configuration_is_that_of_a_run_of_its_own(project):
         assert [found[number]] == compose([*own, *words])
 
 
-def test_a_file_that_was_changed_is_composed_anew_and_what_was_composed_before_stays(project):
-    (before,) = compose(["model=mlp", "model.args.dropout=0.5", "batch_size=7"])
-    (plain,) = compose(["model=mlp"])
-    assert (before.batch_size, plain.batch_size, before.model.args["dropout"]) == (7, 128, 0.5)
-    path = project / "conf/model/mlp.yaml"
-    path.write_text(path.read_text().replace("batch_size: 128", "batch_size: 129"))
-    (changed,) = compose(["model=mlp"])
-    assert (changed.batch_size, compose(["model=cnn"])[0].batch_size) == (129, 128)
-    assert changed.model.args == plain.model.args != before.model.args
-
-
 @pytest.mark.parametrize(
     "folder",
     ["runs/mein 'Läufchen' \"7\"", "runs/a,b[c]", "runs/a\\'b\\", "runs/日"],

@@ -294,11 +294,6 @@ BOUNDS = {
 }
 
 
-def unused_by(protocol: vocab.Protocol) -> set[str]:
-    """The attributes of a cell that this protocol does not use."""
-    return {name for names in BOUNDS.values() for name in names} - set(BOUNDS.get(protocol, ()))
-
-
 @dataclass(frozen=True, kw_only=True)
 class Cell(RunSettings):
     """One combination of settings. It has all settings that affect the measurement, and only these."""
@@ -429,7 +424,8 @@ def id_of(values: Mapping[str, Any]) -> str:
 
 
 def _settings(values: Mapping[str, Any]) -> dict[str, Any]:
-    unused = {"suite", "timeout_s", *unused_by(values["protocol"])}
+    of_protocols = {name for names in BOUNDS.values() for name in names}
+    unused = {"suite", "timeout_s", *of_protocols.difference(BOUNDS.get(values["protocol"], ()))}
     if not values.get("budget_s") or values["protocol"] in vocab.EPOCHS:
         unused.add("budget_s")
     if values["mode"] != vocab.Mode.generate:

@@ -37,12 +37,6 @@ ADDRESSES = [
 ]
 
 
-@functools.cache
-def is_secret(name: str) -> bool:
-    """Whether the name of an environment variable suggests that it holds a secret."""
-    return VARIABLE.search(name) is not None
-
-
 def secret_argument(arguments: Mapping[str, Any]) -> str | None:
     """Returns the name of the first argument that contains what looks like a secret, by its name or its text."""
     for name, value in arguments.items():
@@ -66,7 +60,7 @@ def masker(environ: Mapping[str, str] = os.environ) -> Callable[[str], str]:
     """
     values = set[str]()
     for name, value in environ.items():
-        if is_secret(name) and not os.path.exists(value):
+        if VARIABLE.search(name) and not os.path.exists(value):
             values.update(line.strip() for line in value.splitlines())
     return _masker(frozenset(value for value in values if len(value) >= MIN_LENGTH))
 
