@@ -20,8 +20,6 @@ from accelbench.isolation.messages import Outcome
 from accelbench.judging.verdict import ALLOWED, BUSY, DISTURBED, Word, is_allowed, judge, verdict
 from accelbench.presentation import counted
 from accelbench.project import REQUESTS, SAFETENSORS
-from accelbench.schema.cell import Cell
-from accelbench.schema.measurement import Measurement
 from accelbench.schema.plan_file import joined
 from accelbench.schema.record import TRACKING, UNTRACKED, Record, read_all, write
 from accelbench.schema.serialize import grouped, plain, without_secrets
@@ -123,14 +121,17 @@ class Session:
             start_s = time.perf_counter()
             outcome = skipped or self.context.hosts.run(cell, self.ready.data_folder, weights, requests)
             wall_s = time.perf_counter() - start_s
-            status, reason = _verdict(cell, outcome)
+            measured = outcome.measurement
+            status: Word = outcome.status
+            reason = outcome.reason
+            if measured is not None:
+                status, reason = verdict(cell, measured, system=None if is_allowed() else outcome.system)
             if status != DISTURBED or note:
                 break
             self._progress.begin("waiting for a quiet machine")
             if not self._quiet.comes(f"{item.label} was disturbed ({reason})", left_s - 2 * wall_s):
                 break
             note = f"measured again: the first time, {reason}"
-        measured = outcome.measurement
         served = measured.serving if measured else None
         if requests is not None and (served is None or served.requests_digest is None):
             requests.unlink(missing_ok=True)  # belongs to an earlier record of this name
@@ -143,6 +144,8 @@ class Session:
             reason = f"{change} while it was measured: run the sweep again"
         if measured is not None and note:
             measured = replace(measured, notes=[*measured.notes, note])
+        if measured is not None and measured.target is not None:
+            measured = replace(measured, target=replace(measured.target, planned_in=self.context.planned_in(cell)))
         environment |= {"probe_code": self._prober.environment["code"], "idle_w": self._idle_w}
         environment["ceilings"] = plain(ceilings)
         if options.tracking == UNTRACKED:
@@ -154,7 +157,7 @@ class Session:
             reason=None if status == DISTURBED else reason,
             error=outcome.error,
             user_error=outcome.user_error,
-            measurement=without_secrets(self._completed(cell, measured)),
+            measurement=without_secrets(measured),
             system=outcome.system,
             cell=cell,
             label=item.label,
@@ -170,13 +173,6 @@ class Session:
         self._progress.finish(record)
         return record
 
-    def _completed(self, cell: Cell, measured: Measurement | None) -> Measurement | None:
-        """Returns the measurement. If the cell trains to a target, adds the sweep that planned the training."""
-        if measured is not None and measured.target is not None:
-            planned = replace(measured.target, planned_in=self.context.planned_in(cell))
-            return replace(measured, target=planned)
-        return measured
-
     def _changed(self, item: Planned) -> str | None:
         """Returns what the user changed after the plan was made, such as `the data set was prepared anew`, or None."""
         if self.ready.data.name != MODULE:  # data from a module have no manifest
@@ -186,10 +182,3 @@ class Session:
             except DataError as error:
                 return f"the data set was changed ({error})"
         return "your code or weights were changed" if self.ready.is_changed(item.cell, item.identity) else None
-
-
-def _verdict(cell: Cell, outcome: Outcome) -> tuple[Word, str | None]:
-    """Returns the status or `disturbed`, and the reason (None for an ok cell). Does not compare speed and ceilings."""
-    if outcome.measurement is None:
-        return outcome.status, outcome.reason
-    return verdict(cell, outcome.measurement, system=None if is_allowed() else outcome.system)
