@@ -163,18 +163,6 @@ def test_outside_a_project_there_are_no_suites_and_a_file_in_the_place_of_runs_i
     assert "runs: is a file, but should be the folder of the records" in capsys.readouterr().err
 
 
-def test_a_folder_that_is_gone_is_named_and_no_width_hides_what_is_printed(capsys, here, monkeypatch):
-    (here / "gone").mkdir()
-    monkeypatch.chdir(here / "gone")
-    (here / "gone").rmdir()
-    assert main(["plan", "model=mlp"]) == 2
-    assert capsys.readouterr().err == "accelbench: the current folder was removed: change to another folder\n"
-    monkeypatch.chdir(here)
-    monkeypatch.setenv("COLUMNS", "0")
-    assert main(["doctor"]) == 0
-    assert "cpu" in capsys.readouterr().out
-
-
 def help_of(words, capsys):
     assert main(words.split()) == 0
     captured = capsys.readouterr()

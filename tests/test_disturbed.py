@@ -6,8 +6,6 @@ import io
 import pytest
 from rich.console import Console
 
-from accelbench.answers import process
-from accelbench.answers.cells import cells_of
 from accelbench.answers.sentences import answers
 from accelbench.cli import main
 from accelbench.compare.comparison import Terms, answer, compared
@@ -16,7 +14,6 @@ from accelbench.report import build, read
 from accelbench.report.contents import compose
 from accelbench.report.tables import all_cells, outcomes
 from accelbench.schema.vocab import Precision
-from accelbench.sinks.mlflow_fields import NOTE, of_cells, of_process
 from beside import REASON, make_record, quiet
 from fakes import make_cell, write_sweep
 
@@ -63,16 +60,6 @@ def test_the_page_and_best_show_its_speed_beside_the_reason_and_answer_with_anot
     said = capsys.readouterr().out
     assert f"mlp-cpu-bf16-b32-infer: {TEXT}" in said
     assert "fp32, batch 32 is fastest here" in said
-
-
-def test_trackers_get_no_speed_and_compare_none():
-    run = of_process(DISTURBED)
-    assert run.metrics.keys() <= {"peak_host_mb", "batch_size"}
-    assert f"**disturbed: {REASON}**" in run.tags[NOTE]
-    cells = cells_of(map(process.Process.of, [DISTURBED, UNDISTURBED]))
-    assert not [each for each in of_cells(cells) if "share" in each.metrics]
-    assert sorted(cell.num_processes for cell in cells) == [0, 1]
-    assert of_process(UNDISTURBED).metrics["speed"] == TRUE
 
 
 def test_a_comparison_leaves_it_out():

@@ -7,7 +7,6 @@ from argparse import Namespace
 import pytest
 from rich.console import Console
 
-import beside
 from accelbench.cli import main
 from accelbench.commands.registry import load
 from accelbench.commands.shared import default_folder
@@ -74,29 +73,6 @@ def test_a_newer_run_whose_cells_were_all_skipped_is_passed_over(here, command, 
     assert passed_over in capsys.readouterr().out.replace("\n", " ")
     assert main(["export", "--format", "bencher"]) == 0
     assert passed_over in capsys.readouterr().err.replace("\n", " ")
-
-
-def test_where_all_cells_were_skipped_the_message_names_what_to_type(here, capsys):
-    maker = Maker()
-    skipped(here, "mine", 1000)
-    assert main(["best"]) == 2
-    why = "to see why, type `accelbench report runs/mine`. "
-    assert capsys.readouterr().err == f"accelbench: {NOT_FOUND}{why}{MEASURE}\n"
-    assert main(["report", "runs/mine"]) == 0
-    assert "no keras" in (here / "runs/mine/report/report.md").read_text()
-    busy = maker.suite(here / "runs", [beside.make_record(cell=maker.cell(suite="busy"))])
-    assert main(["compare", "--top"]) == 2
-    why = "to see why, type `accelbench report runs/busy`. "
-    assert capsys.readouterr().err == f"accelbench: {NOT_FOUND}{why}{MEASURE}\n"
-    assert main(["compare", "--top", "runs/busy"]) == 2
-    assert "busy: Disturbed: " in capsys.readouterr().out
-    busy.rename(here / "results")
-    (here / "params.yaml").write_text("suites: {mine: {}}\n")
-    with pytest.raises(UserError) as raised:
-        chosen(Workplace.of_project(here))
-    assert str(raised.value) == f"{NOT_FOUND}to see why, type `accelbench report results`. {MEASURE}"
-    sweep(here, "new", 2000, 2000)
-    assert chosen(Workplace.of_project(here)) == ("runs/new", NEWEST)
 
 
 def test_a_price_and_a_limit_on_a_percentile_are_of_whoever_asks(here, capsys, monkeypatch):

@@ -77,18 +77,6 @@ def give(path, user):
         os.chown(each, user, user)
 
 
-def test_paths_with_spaces_umlauts_and_quotes(template, tmp_path):
-    project = Path(shutil.copytree(template, tmp_path / ODD))
-    out = f"runs/{ODD}"
-    accelbench(project, *TINY, "tracking=mlflow", f"out={out}")
-    assert is_measured(project / out)
-    accelbench(project, *TINY, "batch_size=16", f"out={out}-b")
-    assert accelbench(project, "sync", "--all") == "MLflow: 1 run delivered, 1 already there.\n"
-    for words in (["best", out], ["report", out], ["compare", "--anyway", out, f"{out}-b"], ["doctor"]):
-        accelbench(project, *words)
-    assert (project / out / "report/index.html").exists()
-
-
 @is_root
 def test_a_user_without_a_name_or_a_home_who_hides_files(project):
     """In a container, a user may have a number alone."""

@@ -8,9 +8,6 @@ import pytest
 from accelbench.answers.cells import cells_of
 from accelbench.answers.process import Process
 from accelbench.answers.reference import groups
-from accelbench.devices import interpreters
-from accelbench.devices.packages import DISTRIBUTIONS
-from accelbench.grid.plan import skip_reason
 from accelbench.schema.vocab import Status
 from environments import make_environment
 from fakes import make_cell
@@ -52,18 +49,3 @@ def test_each_cell_runs_in_its_environment_whose_versions_are_in_its_identity_an
     assert sorted(map(group.text, group.cells)) == sorted(
         f"fp32 with {name}, batch 32" for name in ("accelbench's own", "second")
     )
-
-
-@pytest.mark.parametrize(
-    ("version", "torch"),
-    [
-        ("3.9.1", "2.9.0"),
-        ("3.12.1", "2.8.0+cu128"),
-    ],
-)
-def test_an_older_python_or_torch_is_skipped(monkeypatch, version, torch):
-    found = interpreters.Interpreter(version, {"torch": torch}, dict.fromkeys(DISTRIBUTIONS, ""))
-    monkeypatch.setattr(interpreters, "look", lambda python: found)
-    has = f"it has Python {version} and torch {torch}"
-    needs = "accelbench needs Python 3.11 to 3.13 and torch 2.9 or newer"
-    assert skip_reason(make_cell(python="/new")) == f"python=/new: {has}, but {needs}"
