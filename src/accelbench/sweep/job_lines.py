@@ -124,7 +124,8 @@ class JobLines:
             return None
         job = cell.workload_key, cell.place_key
         cells = [other for other in self._of_job.get(job, []) if other.measured_key != cell.measured_key]
-        cells = sorted([*cells, cell], key=lambda one: self._places.get(one.cell.key_without(PROCESS_SETTINGS), 0))
+        last = len(self._places)
+        cells = sorted([*cells, cell], key=lambda one: self._places.get(one.cell.key_without(PROCESS_SETTINGS), last))
         self._of_job[job] = cells
         (group,) = groups(cells)
         return group.gain(cell)
