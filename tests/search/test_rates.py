@@ -78,7 +78,7 @@ def searched(serve, limit_s, offline, budget_s, seed):
             candidate.probes.append(probed(serve, limit_s, rate, lasts_s, draw))
             left_s -= lasts_s + OVERHEAD_S
         candidate.longest_s = max(candidate.longest_s, lasts_s)
-    low, high = rate_bounds(candidate.probes, 99)
+    low, high = rate_bounds(candidate.probes, 99)[:2]
     return low or 0.0, high or math.inf, budget_s - left_s
 
 
