@@ -98,10 +98,6 @@ def test_the_learning_rate_grows_with_the_batch_as_asked(scale, rate):
     assert cell_and_options(merged(*asked, "batch_size=128"))[0].model.learning_rate == 0.001
 
 
-def test_a_learning_rate_that_does_not_scale_keeps_all_its_digits():
-    assert cell_and_options(merged("model.learning_rate=0.00123456789"))[0].model.learning_rate == 0.00123456789
-
-
 def test_a_target_keeps_what_its_definition_uses():
     every, whole = (
         cell_and_options(merged(*TARGET, "target.every=0.5", f"target.definition={word}"))[0].target
@@ -144,7 +140,6 @@ def in_range(setting):
     "setting",
     [
         *("devices=0", f"batch_size={2**63}", "seed=-1", "window.warmup_s=-1.0", "window.latency_steps=1000001"),
-        *("timeout_s=0.0", "server.percentile=100.0", "server.max_batch=0", "target.accuracy=1.5"),
     ],
 )
 def test_what_is_out_of_range_is_named(setting):
@@ -161,7 +156,6 @@ def test_what_is_out_of_range_is_named(setting):
     [
         ({"x": [[float("inf")]]}, "model.args: should be finite, not "),
         ({"x": "a\x1b[2J"}, "model.args: has more than 4000 characters, or characters that can't be shown"),
-        ({"x": "y" * 5000}, "model.args: has more than 4000 characters"),
         ({"a\udcff": 1}, "characters that can't be shown"),
     ],
 )
