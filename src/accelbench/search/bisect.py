@@ -124,8 +124,7 @@ class Side:
             check_request([cell])
             files = [file for flag, path in cell.own_code.items() for file in source_files(flag, path).values()]
             if not any(resolved(file).is_relative_to(self.folder) for file in files):
-                named = [f"{flag}={path}" for flag, path in cell.own_code.items()] or [f"model={cell.model.name}"]
-                raise UserError(f"{named[0]}: the commit has none of its code. Use a model.target from this repository")
+                raise UserError("the commit has none of the cell's code. Use a model.target from this repository")
             ready = self.context.prepare([cell])
         if (reason := ready.planned[0].skip_reason) is not None:
             raise UserError(reason)
@@ -251,7 +250,6 @@ class _Bisection:
         runs = shuffled_runs(self.cell, self.cell, LOOKS[-1] // 2, seed=int(side.commit.hash[:8], 16))
         records: list[Record] = []
         processes: tuple[list[ComparedProcess], list[ComparedProcess]] = ([], [])
-        failure = ""
         with ExitStack() as stack:
             with side.inside():  # its hosts start here
                 session = stack.enter_context(Session(side.context, side.ready, side.ready.planned, is_brief=True))
@@ -273,11 +271,8 @@ class _Bisection:
                 if record.user_error:
                     raise UserError(record.reason)
                 records.append(record)
-                process = ComparedProcess.of(record)
-                processes[is_second].append(process)
-                if not process.rates:
-                    failure = f"; {record.label}: {process.outcome}: {process.reason}"
+                processes[is_second].append(ComparedProcess.of(record))
         side.context.write_plan([WantedCell(record.cell, record.name, record.label) for record in records])
         save_comparison(runs, names, records, side.context.folder)
         ratio = compare_processes(*processes)
-        return ratio, difference(ratio) + failure
+        return ratio, difference(ratio)
