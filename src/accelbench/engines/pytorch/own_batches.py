@@ -172,10 +172,10 @@ def _arguments(network: nn.Module) -> tuple[list[str], bool]:
     """Returns the names of the arguments of `forward`, and whether `forward` accepts arbitrary names (`**kwargs`)."""
     if isinstance(network, Modeless):
         network = network.network
-    if isinstance(network, torch.jit.ScriptModule):
-        schema: Any = network.forward.schema  # type: ignore[attr-defined]
-        return [argument.name for argument in schema.arguments[1:]], False
-    parameters = inspect.signature(network.forward).parameters.values()
+    try:
+        parameters = inspect.signature(network.forward).parameters.values()
+    except ValueError:  # a frozen module of TorchScript has no signature, and gets all entries
+        return [], True
     named = [item.name for item in parameters if item.kind in (item.POSITIONAL_OR_KEYWORD, item.KEYWORD_ONLY)]
     return named, any(item.kind == item.VAR_KEYWORD for item in parameters)
 
