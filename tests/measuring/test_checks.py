@@ -68,6 +68,8 @@ def test_rounding_explains_as_much_as_a_new_network_in_that_precision_makes(fact
 
 
 CALLS = count(1)
+
+
 UNSTEADY = {
     "draws": lambda batch, seed: [batch @ WEIGHTS + np.random.default_rng(seed).normal(size=(4, 2))],
     "reads a clock": lambda batch, seed: [batch @ WEIGHTS + time.perf_counter_ns() % 997],

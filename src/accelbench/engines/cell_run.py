@@ -23,7 +23,7 @@ from accelbench.engines.images import is_random
 from accelbench.engines.served import serve
 from accelbench.errors import UnsupportedError
 from accelbench.measuring import checks, schedule
-from accelbench.measuring.checks import Findings, NewNetwork, Observations, ObservedOutput, in_time
+from accelbench.measuring.checks import Findings, NewNetwork, Observations, ObservedOutput, Output, in_time
 from accelbench.measuring.runner import ONE_RANK, Clock, Compiles, RankGroup, Runner, Step, Timing
 from accelbench.measuring.schedule import Limits
 from accelbench.schema.cell import Cell
@@ -311,7 +311,12 @@ class CellRun:
         Both this call and later calls of the returned network raise NotInTimeError when the time for checks is over.
         """
         network = in_time(lambda: self.new_network(state, precision), self.limits.left_s)
-        return lambda batch, seed: in_time(lambda: network(batch, seed), self.limits.left_s)
+
+        def run(batch: Any, seed: int) -> Output:
+            self.begin_worker()
+            return network(batch, seed)
+
+        return lambda batch, seed: in_time(lambda: run(batch, seed), self.limits.left_s)
 
     def _compared(self) -> Findings:
         if self.output is not None:
