@@ -161,11 +161,3 @@ def test_a_reference_that_takes_too_long_leaves_the_measurement_as_it_is(digits,
     assert measured.warnings == ["the engine's"]
     assert any(NOT_IN_TIME in note for note in measured.notes)
     assert measured.blocks
-
-
-@pytest.mark.parametrize(("loss", "how"), [(np.nan, "is not finite"), (-2e300, "diverged to -2e+300")])
-def test_a_loss_that_diverged_is_a_warning_and_no_number(digits, monkeypatch, loss, how):
-    monkeypatch.setattr(Run, "outcome", lambda run, step, num_samples: (run.checked_loss(loss), None))
-    measured = Run(digits, **FIT).measure()
-    assert [epoch.loss for epoch in measured.epochs] == [None, None]
-    assert (measured.defects, measured.warnings) == ([], ["the engine's", f"the loss {how}"])

@@ -6,9 +6,7 @@ Each is small, and does one thing that a benchmark may take for a fault, or fail
 import math
 import time
 from collections import deque
-from dataclasses import dataclass
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
@@ -22,10 +20,6 @@ WIDTH, CLASSES = 32, 10
 
 def vectors(batch_size, width=WIDTH):
     return torch.randn(batch_size, width)
-
-
-def ones(batch_size):
-    return torch.ones(batch_size, WIDTH)
 
 
 def same_vectors(batch_size):
@@ -59,10 +53,6 @@ def nested_mapping(batch_size):
 
 def tuple_with_none(batch_size):
     return sequences(batch_size), None
-
-
-def with_words(batch_size):
-    return {"x": vectors(batch_size), "scale": 0.5, "task": "classify"}
 
 
 def coo(batch_size):
@@ -107,19 +97,9 @@ def pops(output, batch):
     return functional.cross_entropy(output, labels)
 
 
-def attribute(output, batch):
-    return energy(output.logits, batch)
-
-
 def separates(output, batch):
     """Is 0 once all samples are on the right side, with a margin."""
     return functional.multi_margin_loss(output, batch["labels"], margin=0.01)
-
-
-def whole_model(output, batch):
-    mean, spread, made = output
-    divergence = (mean.square() + spread.exp() - 1 - spread).mean()
-    return made.square().mean() + divergence
 
 
 def denoises(output, batch):
@@ -144,11 +124,6 @@ def sparse_adam(parameters, lr):
 
 def adagrad(parameters, lr):
     return torch.optim.Adagrad(parameters, lr=lr)
-
-
-def two_groups(parameters, lr):
-    parameters = list(parameters)
-    return torch.optim.SGD([{"params": parameters[:1], "lr": 10 * lr}, {"params": parameters[1:]}], lr=lr, momentum=0.9)
 
 
 # Networks.
@@ -304,19 +279,6 @@ class WholeBatch(Plain):
         return super().forward(x).mean(0)
 
 
-@dataclass
-class Found:
-    logits: Tensor
-    hidden: list
-    attention: Tensor | None = None
-
-
-class ReturnsDataclass(Plain):
-    def forward(self, x):
-        features = self.body(x)
-        return Found(self.head(features), [features])
-
-
 class Classes(Plain):
     """Numbers of classes, which are no floating-point numbers."""
 
@@ -376,13 +338,6 @@ class Forbids(Plain):
 
     def forward(self, x):
         return super().forward(x).masked_fill(self.forbidden, -math.inf)
-
-
-class MarksMissing(Plain):
-    """Samples that it does not answer have NaN."""
-
-    def forward(self, x):
-        return torch.where(x[:, :1] > 0.5, math.nan, super().forward(x))
 
 
 # Layers that are made late.
@@ -473,14 +428,6 @@ class Masks(Plain):
         return scores.mean(1) if mask is None else (scores * mask).mean(1)
 
 
-class Scales(Plain):
-    """Gets a number and a word beside a tensor."""
-
-    def forward(self, x, scale, task):
-        assert task == "classify"
-        return super().forward(x * scale)
-
-
 # Modules that are no classes of the user.
 
 
@@ -563,18 +510,6 @@ class Sleeps(Plain):
 # Chance.
 
 
-class Samples(nn.Module):
-    """A variational autoencoder."""
-
-    def __init__(self):
-        super().__init__()
-        self.encode, self.decode = nn.Linear(WIDTH, 16), nn.Linear(8, WIDTH)
-
-    def forward(self, x):
-        mean, spread = self.encode(x).chunk(2, 1)
-        return mean, spread, self.decode(mean + torch.randn_like(mean) * (spread / 2).exp())
-
-
 class Denoises(Plain):
     """Draws a time and noise for each sample."""
 
@@ -586,14 +521,6 @@ class Denoises(Plain):
     def forward(self, x):
         kept, noise = self.kept[torch.randint(50, (len(x),))][:, None], torch.randn_like(x)
         return super().forward(kept.sqrt() * x + (1 - kept).sqrt() * noise), noise
-
-
-class Jitters(Plain):
-    """Adds NumPy's noise."""
-
-    def forward(self, x):
-        noise = torch.from_numpy(np.random.normal(0, 0.1, x.shape))
-        return super().forward(x + noise.to(x.dtype))
 
 
 # State.

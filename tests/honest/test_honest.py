@@ -88,9 +88,7 @@ HONEST = [
     honest("Plain", pipeline=Pipeline.fresh, note="fresh"),
     honest("Plain", pipeline=Pipeline.device, note="device"),
     honest("Plain", batch_size=1, note="one sample", precisions=BOTH),
-    honest("Plain", "ones", precisions=BOTH),
     honest("Plain", "same_vectors"),
-    honest("Plain", "labelled", modes="train", loss="classify", optimizer="two_groups", precisions=BOTH),
     honest("Plain", "labelled", modes="train", loss="classify", optimizer="lbfgs", note="lbfgs", quick="train"),
     # complex numbers
     honest("RotaryTable", "sequences", modes=ALL, precisions=BOTH, quick="train"),
@@ -106,7 +104,6 @@ HONEST = [
     honest("FindsNone", modes="infer measure", precisions=BOTH, quick="infer"),
     honest("CellStates", "sequences", batch_size=4, quick="infer"),
     honest("WholeBatch", modes="infer train measure", quick="infer"),
-    honest("ReturnsDataclass", loss="attribute"),
     honest("Classes", modes="infer measure", precisions=BOTH, quick="infer"),
     honest("Hashes", "ids", modes="infer train measure", precisions=BOTH, quick="infer"),
     # gradients during inference
@@ -115,7 +112,6 @@ HONEST = [
     honest("PullByFunction", modes="infer measure", precisions=BOTH, quick="infer"),
     # numbers that are not finite on purpose
     honest("Forbids", "labelled", loss="classify", modes=ALL, precisions=BOTH, quick="train"),
-    honest("MarksMissing", modes="infer measure", precisions=BOTH, quick="infer"),
     # layers that are made late
     honest("LateLayers", "images", quick="train"),
     # sparse and nested tensors
@@ -129,7 +125,6 @@ HONEST = [
     honest("BagsOfWords", "bags", modes="infer train measure", precisions=BOTH, quick="infer"),
     honest("Packed", "tokens_in_budget", samples="num_sequences", batch_size=12, quick="train"),
     honest("Masks", "tuple_with_none", modes="infer", quick="infer"),
-    honest("Scales", "with_words"),
     # modules that are no classes of the user
     honest("scripted", **MADE, quick="train"),
     honest("frozen", modes="infer", **MADE, quick="infer"),
@@ -143,9 +138,7 @@ HONEST = [
     honest("UntilLate", modes="infer train measure", true="the output differs by .* from the output in fp32"),
     honest("OneBuffer", modes="infer measure", precisions=BOTH, quick="infer"),
     # chance
-    honest("Samples", loss="whole_model", precisions=BOTH),
     honest("Denoises", loss="denoises", quick="train"),
-    honest("Jitters"),
     # state
     honest("RunningMean", modes=ALL, quick="infer"),
     honest("BlendsIn", modes=ALL, precisions=BOTH, quick="infer"),
