@@ -241,7 +241,8 @@ def _onednn_linear(inputs: Tensor, weight: Tensor) -> Call:
 def _int8_linear(inputs: Tensor, weight: Tensor) -> Call:
     """Returns an int8 linear layer with a packed weight. It rounds the result to 8 bits."""
     packed = torch.ops.onednn.qlinear_prepack(weight, list(weight.shape))
-    scales, zeros = torch.ones(len(weight)), torch.zeros(len(weight), dtype=torch.int64)
+    scales = torch.ones(len(weight))
+    zeros = torch.zeros(len(weight), dtype=torch.int64)
     arguments = (inputs.view(torch.uint8), 0.1, 0, packed, scales, zeros, None)
     rounding = (0.1, 0, torch.uint8)  # the output's scale, zero point and dtype
     return partial(torch.ops.onednn.qlinear_pointwise, *arguments, *rounding, "none", [], "")
