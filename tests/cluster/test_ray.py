@@ -44,18 +44,6 @@ def test_the_tasks_end_with_their_controller_and_the_next_start_goes_on(commands
         assert (commands.folder / "runs/cut" / name).read_bytes() == content
 
 
-def test_a_task_whose_worker_is_killed_is_started_again_by_ray(commands):
-    process = commands.start(*RAY, "batch_size=1,2,4", "window.measure_s=2", "out=runs/lost")
-    commands.until_mid_cell("lost")
-    finished = {path.name: path.read_bytes() for path in commands.finished("lost")}
-    commands.run("pkill", "-KILL", "-f", "^ray::accelbench")
-    text = commands.end(process)
-    assert "3 ok" in text
-    assert len(commands.records("lost")) == 3
-    for name, content in finished.items():
-        assert (commands.folder / "runs/lost" / name).read_bytes() == content
-
-
 @pytest.mark.usefixtures("variables")
 def test_one_process_can_use_ray_again_and_without_an_address_starts_none():
     local = ExecutorConfig(name=Executor.ray, ray=RayConfig(address="local"))
