@@ -219,7 +219,6 @@ NO_MEMORY = "[enforce fail at alloc_cpu.cpp:118] DefaultCPUAllocator: can't allo
 # Signals, and exceptions with unusual types or messages.
 ENDS = {
     "leave": lambda: sys.exit(3),
-    "file name": lambda: _raise(RuntimeError("no weights in " + os.fsdecode(b"caf\xe9"))),
     "escapes": lambda: _raise(ValueError("\x1b]0;title\x07")),
     "bad message": lambda: _raise(Unprintable()),
     "mistake": lambda: _raise(UserError("model.args: there is no such width")),
@@ -321,7 +320,7 @@ def run(
         time.sleep(600)
     if fault == "daemon":
         _leave_daemon(Path(data_folder, "daemon.pid"))
-    if fault in ("stop host", "stop forkserver"):
+    if fault == "stop host":
         forkserver = os.getppid()
         host = int(Path(f"/proc/{forkserver}/stat").read_text().rpartition(")")[2].split()[1])
         os.kill(forkserver if fault == "stop forkserver" else host, signal.SIGSTOP)

@@ -43,10 +43,6 @@ class NoSize(pl.LightningDataModule):
         return DataLoader(samples(), 8)
 
 
-class NoLoader(pl.LightningDataModule):
-    """A class without loaders."""
-
-
 class Several(Data):
     def train_dataloader(self):
         return {"a": super().train_dataloader(), "b": super().train_dataloader()}

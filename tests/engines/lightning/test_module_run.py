@@ -92,14 +92,13 @@ def test_accumulation_and_clipping(tmp_path):
     assert all(norm == pytest.approx(0.01, rel=1e-3) for _, norm in steps)
 
 
-@pytest.mark.parametrize("precision", [Precision.bf16, Precision.bf16_mixed, Precision.fp64, Precision.fp16_mixed])
+@pytest.mark.parametrize("precision", [Precision.bf16, Precision.fp16_mixed])
 def test_every_precision_is_what_ran(tmp_path, precision):
     assert measured(tmp_path, precision=precision).precision == precision
 
 
-@pytest.mark.parametrize("target", ["Lit", "Manual"])
-def test_phases_work_and_operators(tmp_path, target):
-    measurement = measured(tmp_path, target, breakdown_s=0.01)
+def test_phases_work_and_operators(tmp_path):
+    measurement = measured(tmp_path, "Manual", breakdown_s=0.01)
     assert {Phase.data_wait, Phase.copy_in, Phase.forward, Phase.backward, Phase.optimizer, Phase.framework} <= {
         phase for phase, seconds in measurement.breakdown.phases_s.items() if sum(seconds) > 0
     }
@@ -145,7 +144,6 @@ TARGET, DATA = "model.target=own_modules", "data.target=own_modules"
         ("Lit", "Encoding", {}, f"{DATA}.Encoding: should extend LightningDataModule"),
         ("Lit", "Data", {"data_args": {"batch_size": 2}}, "data.args.batch_size=2: not the cell's batch_size: set"),
         ("Lit", None, {}, f"{TARGET}.Lit: has no train_dataloader: define one, or use data.target"),
-        ("Lit", "NoLoader", {}, f"{DATA}.NoLoader: has no train_dataloader: define one"),
         (
             "Lit",
             "NoSize",
@@ -153,7 +151,6 @@ TARGET, DATA = "model.target=own_modules", "data.target=own_modules"
             f"{DATA}.NoSize: a batch has 8 samples, not batch_size=4. The module's loader should use its "
             "batch_size (an argument or attribute). If a row is not a sample, set model.samples=pkg.count",
         ),
-        ("Lit", "Data", {"batch_size": 64}, "Lightning's loop ended too early: it got no batch"),
         ("Stops", "Data", {}, "Lightning's loop ended too early"),
         ("Lit", "Several", {}, f"{DATA}.Several: train_dataloader returns several loaders"),
         ("ReturnsNothing", "Data", {}, f"{TARGET}.ReturnsNothing: training_step returned None in 10 of 10"),

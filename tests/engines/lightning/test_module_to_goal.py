@@ -24,11 +24,9 @@ def cell_to_goal(module="Validates", **target):
     [
         ({}, [5.0, 10.0, 15.0], 1),
         ({"every": 0.4}, [2.0, 4.0, 6.0, 8.0, 10.0, 12.0], 4),
-        ({"every_steps": 7}, [7.0, 14.0, 20.0], 1),
-        ({"value": 30.0}, [5.0, 10.0, 15.0, 20.0], None),
+        ({"value": 30.0, "every_steps": 7}, [7.0, 14.0, 20.0], None),
         ({"definition": "fixed"}, [20.0], 0),
         ({"metric": "rest_nan"}, [None], None),
-        ({"metric": "single", "value": 0.9}, [0.9, 0.9], 0),
     ],
 )
 def test_its_own_validation_says_when_it_arrived(tmp_path, monkeypatch, target, values, hit):
