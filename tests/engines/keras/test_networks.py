@@ -1,6 +1,5 @@
 """The networks, compared with their twins of the Lightning engine. Another process has written those results."""
 
-import keras
 import numpy as np
 import pytest
 
@@ -53,8 +52,3 @@ def test_it_has_as_many_trainable_parameters(twins, name):
 def test_what_can_not_be_built_is_refused(model, shape, error, words):
     with pytest.raises(error, match=words):
         networks.build(model, shape, 10)
-
-
-def test_a_layer_that_is_not_counted_yet_is_no_layer_without_operations():
-    with pytest.raises(NotImplementedError, match="of Embedding are not counted yet"):
-        flops.count(keras.Sequential([keras.layers.Embedding(3, 5)]), 2, train=False)
