@@ -11,10 +11,10 @@ from accelbench.answers.process import Process
 from accelbench.answers.reference import groups
 from accelbench.cli import main
 from accelbench.judging.row import summarise
+from accelbench.judging.served import served_text
 from accelbench.schema.cell import Server
 from accelbench.schema.vocab import Protocol, Verdict
 from accelbench.sinks.mlflow_fields import of_cells
-from accelbench.sweep import terminal
 from fakes import make_cell, make_record, make_served, write_sweep
 
 SERVED = make_served()
@@ -67,8 +67,8 @@ def test_it_is_ranked_by_no_speed_and_nothing_breaks_on_it(tmp_path, monkeypatch
 
 def test_the_line_of_a_cell_that_served():
     untold = make_served(verdict=Verdict.unknown, num_missed=870)
-    assert terminal.outcome(untold)[-1] == "can't tell: p99 at most 50 ms (87 % of requests missed it)"
-    assert terminal.outcome(SERVED) == ["49.5 requests/s", "p99 40.2 ms", "sure pass: p99 at most 50 ms"]
+    assert served_text(summarise(untold)).endswith("can't tell: p99 at most 50 ms (87 % of requests missed it)")
+    assert served_text(summarise(SERVED)) == "49.5 requests/s, p99 40.2 ms, sure pass: p99 at most 50 ms"
 
 
 def test_mlflow_has_its_settings_figures_and_verdict():
