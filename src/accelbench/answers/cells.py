@@ -27,7 +27,6 @@ from accelbench.compare.sureness import (
     compare_processes,
     ran_beside_others,
 )
-from accelbench.compare.sureness import NOTE as NOTE
 from accelbench.compare.sureness import Word as Word
 from accelbench.judging.row import warnings_of, without_numbers
 from accelbench.presentation import significant

@@ -21,14 +21,6 @@ LIKELY_RATIO = 1.2
 # The spread between processes does not explain a larger ratio. If the intervals do not overlap either, other programs
 # on the machine do not explain it.
 APART_RATIO = 1.5
-NOTE = (
-    f"How sure a ratio is. With {MIN_PROCESSES} or more interleaved processes of each cell, the ratio has a 95 % "
-    f'interval. "Same": the interval lies within {100 * MARGIN:g} % of 1. "Sure": it lies on one side of 1, but is not '
-    f'"same". "Likely": there is no such interval, but one cell is more than {LIKELY_RATIO:g} times as fast, and the '
-    f"intervals of the two speeds do not overlap. If a speed has no interval, it must be {APART_RATIO:g} times as "
-    f'fast. "Can\'t tell": all other cases. If other programs used the CPU, a ratio is seldom more than "can\'t '
-    'tell": then try accelbench compare --run.'
-)
 BESIDE = "other programs used the CPU meanwhile"
 # The second side's speed, compared with the first side's.
 Verdict = StrEnum("Verdict", {"same": "same", "faster": "faster", "slower": "slower", "cant_tell": "can't tell"})

@@ -9,8 +9,6 @@ from rich import box
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from accelbench.answers.cells import MeasuredCell
-from accelbench.answers.words import speed_text
 from accelbench.presentation import UNKNOWN, exact, significant
 from accelbench.schema.record import Value
 
@@ -48,11 +46,6 @@ def count(value: Value) -> Entry:
 def percent(share: Value) -> Entry:
     """An entry that shows a share of 1 in percent."""
     return number(100 * float(share) if share is not None else None)
-
-
-def speed(cell: MeasuredCell) -> Entry:
-    """Returns an entry for a column of samples/s. If the cell's speed has a different unit, the unit is added."""
-    return Entry(speed_text(cell.cell, cell.speed).removesuffix(" samples/s"), cell.speed)
 
 
 @dataclass(frozen=True)
