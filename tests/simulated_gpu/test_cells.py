@@ -33,7 +33,7 @@ def test_batches_are_pinned_unless_asked_otherwise_and_cuda_graphs_get_each_new_
     for measured in all_ok(records, 4):
         assert measured["output_error"] < 1e-5
     pageable = {label for label, record in records.items() if PINNED not in record["measurement"]["notes"]}
-    assert pageable == {label for label in records if "pageable" in label}
+    assert pageable == {label for label in records if "pinned=false" in label}
     assert len(pageable) == 2
 
 
