@@ -139,7 +139,8 @@ def read(folder: Path, costs: Costs = NO_COSTS) -> Sweep:
 
 def _read(folder: Path, costs: Costs) -> Sweep:
     """Reads a folder's sweep, which has no cells yet. Notes name what can't be read."""
-    place, name = _place(folder), clean(folder.resolve().name)
+    place = _place(folder)
+    name = clean(folder.resolve().name)
     try:
         race = read_race(folder)
     except UserError as error:
