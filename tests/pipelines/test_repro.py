@@ -63,8 +63,8 @@ def test_the_exit_status_says_whether_a_cell_failed_unexpectedly(measured, repro
     out, err = capsys.readouterr()
     assert ("mnist_networks: " in err) == bool(code)
     assert ("\nWithout a number: 1 cell. Set retry: failed in params.yaml" in out) == (Status.failed in statuses)
-    parts = "(30 s to measure the best again, 60 s for data and report)"
-    assert f"1 suite, 2 cells to measure: about 90 s and 2 cells of unknown length {parts}." in out
+    parts = "19 s of cells, 30 s to measure the best again, 60 s for data and report"
+    assert f"1 suite, 2 cells to measure: about 109 s ({parts})." in out
     assert repro.calls == [("data@mnist",), ("report",)]
     assert "The report lacks" not in out
     change(repro.ROOT, strict=False, report_extension="nope/mine.py")
