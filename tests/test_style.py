@@ -13,16 +13,14 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 FOLDERS = ("src", "bench", "docs", "environments", "pipelines", "studies")
-# Each change that makes src smaller makes these smaller, too. The aim: 200,000 and 6.5. The figures to take away, the
-# page's picture, lines by job and answers to words of other tools took 9,000.
-MAX_TOKENS = 255_250
-MAX_TOKENS_PER_LINE = 7.3
+# Each change that makes src smaller makes these smaller, too. The aim: 200,000 and 6.5.
+MAX_TOKENS = 225_300
+MAX_TOKENS_PER_LINE = 6.8
 
 # Room of src -> how many expressions that should be several statements it still has; none may be added.
 LEFT = {
-    "commands": 3,
+    "commands": 2,
     "rules": 1,
-    "settings": 1,
 }
 
 LAYOUT = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT}

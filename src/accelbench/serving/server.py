@@ -82,9 +82,11 @@ def serve(service: Service, protocol: Protocol, server: Server, seed: int, until
         ended_early = arrivals.ended_early
         computed = crew.computed()
         num = arrivals.num_known(len(computed.done))
-        due, issued = arrivals.due[:num].copy(), arrivals.issued[:num].copy()
+        due = arrivals.due[:num].copy()
+        issued = arrivals.issued[:num].copy()
         never = np.full(num - len(computed.done), -1)
-        dispatched, done = np.append(computed.dispatched, never), np.append(computed.done, never)
+        dispatched = np.append(computed.dispatched, never)
+        done = np.append(computed.done, never)
         if not ended_early and arrivals.num < len(arrivals.due):
             defects.append(f"the process that issues requests ended after {arrivals.num} of {len(arrivals.due)}")
         defects += _lateness(due, issued, server)
