@@ -101,7 +101,7 @@ def serve(service: Service, protocol: Protocol, server: Server, seed: int, until
             done = np.where((done < 0).reshape(-1, size).any(axis=1), -1, done[size - 1 :: size])
             due = issued = dispatched
         else:  # all requests are due when the first batch begins
-            due = issued = np.full(len(done), dispatched.min(initial=0))
+            due = issued = np.full(len(done), min(dispatched, default=0))
     if not len(due):
         raise RuntimeError(f"no request was answered: {ended_early or defects[0]}")
     return Served(
