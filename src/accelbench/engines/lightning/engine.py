@@ -3,7 +3,6 @@
 from pathlib import Path
 
 from accelbench.engines.lightning.module_run import ModuleRun
-from accelbench.engines.lightning.trainer import hush_lightning
 from accelbench.engines.lightning.trainer_run import NetworkRun
 from accelbench.engines.pytorch import engine
 from accelbench.schema.cell import Cell
@@ -15,7 +14,6 @@ def run(
     cell: Cell, data_folder: Path, weights: Path | None = None, work: Work | None = None, requests: Path | None = None
 ) -> Measurement | None:
     """Runs `cell` in this process. The process must not have run another cell. See `pytorch.engine.run`."""
-    hush_lightning()
     kind = ModuleRun if cell.model.library == Library.lightning else NetworkRun
     return engine.run(cell, data_folder, weights, work, requests, kind)
 

@@ -136,7 +136,7 @@ class ModuleRun(NetworkRun):
 
         The unseen batch has the same samples as that batch, in another order. So equal outputs may be right.
         """
-        return replace(super().observe_output(), fed=None)
+        return replace(super().observe_output(), fed=None, output_of_fed=())
 
     def note_end(self) -> None:
         super().note_end()

@@ -25,10 +25,12 @@ MIXED = {Precision.fp16_mixed: "16-mixed", Precision.bf16_mixed: "bf16-mixed"}
 def hush_lightning() -> None:
     """Suppresses two warnings of Lightning, on predictions that are None and on training without validation.
 
-    Here, such predictions and such training are intended. All other warnings of Lightning are shown.
+    Here, such predictions and such training are intended. All other warnings of Lightning are shown. They remain
+    warnings even if the user's code turned warnings into errors.
     """
     for name in ("pytorch_lightning", "lightning_fabric"):
         logging.getLogger(name).setLevel(logging.ERROR)
+        warnings.filterwarnings("default", module=name)
     for note in ("predict returned None", "You defined a `validation_step`"):
         warnings.filterwarnings("ignore", message=note)
 
@@ -45,6 +47,7 @@ def trainer_for(package: str, precision: Precision, backend: Backend, **settings
     # torch.nn.
     XLAAccelerator.is_available = staticmethod(lambda: kind == "xla")
     settings["accelerator"] = kind
+    hush_lightning()
     if kind == "xla":
         settings |= _on_xla_device(lightning, backend)
     return lightning.Trainer(
