@@ -99,6 +99,10 @@ def test_training_is_the_forward_pass_and_the_gradients_that_are_needed():
     product = 2 * (2 * 4) * 10 * 10 * 8
     attention = counted(Given(attend, 8, 8), torch.rand(2, 4, 10, 8), train=True)
     assert attention.flops == 2 * (2 * 2 * 4 * 10 * 8 * 8) + (2 + 5) * product
+    # Three time steps of an LSTM. The gradient of its first state is not computed.
+    recurrent = Given(lambda images, weight: LSTM(images)[0].flatten(1), 1)
+    first, states = 2 * 3 * 2 * 4 * 7 * 5, 2 * 2 * 4 * 7 * 7
+    assert counted(recurrent, torch.rand(3, 2, 5), train=True).flops == 2 * first + (3 + 3 + 2) * states
 
 
 @pytest.mark.parametrize(("precision", "size"), [(Precision.fp32, 4), (Precision.bf16, 2)])

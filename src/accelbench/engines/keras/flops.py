@@ -63,10 +63,8 @@ def count(network: keras.Sequential, batch_size: int, *, train: bool) -> Work:
     for layer in network.layers:
         of_input, of_state, of_first_state = _multiplications(layer)
         total += of_input + of_state
-        # A step computes no gradient of the images, and no gradient of the first state of a recurrent layer. An LSTM
-        # counts both, as in the PyTorch engine, whose LSTM computes them.
-        if not isinstance(layer, layers.LSTM):
-            skipped += of_first_state + (of_input if first else 0)
+        # A step computes no gradient of the images, and no gradient of the first state of a recurrent layer.
+        skipped += of_first_state + (of_input if first else 0)
         first = first and not of_input
     return Work(flops=2 * batch_size * (3 * total - skipped if train else total))
 

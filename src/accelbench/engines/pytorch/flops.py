@@ -366,9 +366,16 @@ def _lstm(sequence: Tensor, weight: Tensor, recurrent: Tensor, *args: Any, **_: 
     return 2 * steps * batch * (weight.numel() + recurrent.numel())
 
 
-def _lstm_backward(*args: Any, **_: Any) -> int:
-    """Counts the gradients of an LSTM layer. The gradients of the inputs and of the weights are two forward passes."""
-    return 2 * _lstm(*args)
+def _lstm_backward(sequence: Tensor, weight: Tensor, recurrent: Tensor, *args: Any, **_: Any) -> int:
+    """Counts the gradients of an LSTM layer. The gradients of the inputs and of the weights are two forward passes.
+
+    The gradients of the sequence and of the first state are counted only if they are needed.
+    """
+    state = args[2]  # follows the two biases
+    steps, batch = sequence.shape[:2]
+    skipped = 0 if sequence.requires_grad else steps * weight.numel()
+    skipped += 0 if state.requires_grad else recurrent.numel()
+    return 2 * (_lstm(sequence, weight, recurrent) - batch * skipped)
 
 
 quantized = torch.ops.quantized
