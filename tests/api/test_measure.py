@@ -127,6 +127,16 @@ def test_lazy_layers_of_a_network_that_never_ran_get_their_weights():
     assert is_lazy(lazy[1].weight)
 
 
+class Config(dict):
+    __getattr__ = dict.__getitem__  # raises KeyError for an unknown name
+
+
+def test_a_network_may_hold_any_object_that_can_be_pickled():
+    net = nn.Linear(4, 4)
+    net.config = Config(width=4)
+    assert measured(net, BATCH).samples_per_s > 0
+
+
 PARTS = {"a": torch.randn(6, 4), "b": torch.randn(6, 4)}
 
 

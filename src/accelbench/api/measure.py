@@ -276,8 +276,8 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
 
     def reducer_override(self, value: Any) -> Any:
         """Returns a call that creates a copy of `value`, in the form that `pickle` expects."""
-        modules = getattr(value, "_modules", None)
-        if isinstance(modules, dict) and "parametrizations" in modules:
+        torch = sys.modules.get("torch")
+        if torch and isinstance(value, torch.nn.Module) and "parametrizations" in vars(value).get("_modules", ()):
             return copyreg.__newobj__, (type(value),), vars(value)  # type: ignore[attr-defined]
         return super().reducer_override(value)
 
