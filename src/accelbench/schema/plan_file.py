@@ -9,7 +9,7 @@ import json
 import os
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from accelbench.errors import RefusedError, UserError
@@ -171,7 +171,8 @@ class RaceFile:
     """The contents of a race.json."""
 
     answers: list[str]  # the results in sentences
-    short: list[records.RecordName]  # names of the records of short processes: they measured only a short window
+    # Names of the records of short processes: they measured only a short window. Earlier releases wrote no such list.
+    short: list[records.RecordName] = field(default_factory=list)
 
 
 def read_race(folder: Path) -> RaceFile | None:
