@@ -64,6 +64,7 @@ def detectable(first: Sequence[ComparedProcess], second: Sequence[ComparedProces
             continue
         width = math.log(ratio.high / ratio.low) / 2
         slowdown = max(MARGIN, -math.expm1(-POWER_WIDTHS * width))  # a smaller slow-down counts as none
+        num = min(ratio.num_first, ratio.num_second)
         slowdowns.append(f"{100 * slowdown:.1f} % with {num} processes")
     if ratio.low is None or ratio.high is None:
         num = min(ratio.num_first, ratio.num_second)
