@@ -219,7 +219,8 @@ class Controller:
             self._cancel(spread)
             self._collect(Retry.none)
             raise
-        self._problems = [path.read_text().strip() for path in sorted(spread.folder.glob(f"*{PROBLEM}"))]
+        texts = [path.read_text().strip() for path in sorted(spread.folder.glob(f"*{PROBLEM}"))]
+        self._problems = list(dict.fromkeys(texts))
 
     def _wait(self, spread: Round) -> None:
         """Waits until all jobs of the round have ended. Delivers each record when it arrives."""
