@@ -300,7 +300,7 @@ class _Search(BaseSearch):
         self.records[record.name] = record
         candidate.latencies_ms.append(_latency_ms(record))
         race.add(candidate, is_full, replace(ComparedProcess.of(record), rates=rates))
-        if record.cell.window == candidate.item.cell.window or not rates:
+        if record.cell.window == candidate.item.cell.window or record.status != Status.ok:
             self.published.append(record)
             self.write_plan(self.published)
 
