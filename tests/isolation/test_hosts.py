@@ -137,9 +137,9 @@ def exporting_host(cell):
 
 
 def test_a_network_is_exported_once_by_a_process_of_its_own_and_again_after_it_made_room(tmp_path, monkeypatch):
-    monkeypatch.setattr(module, "MAX_EXPORTS", 2)
     with Hosts(exporting_host) as hosts:
-        for size, num in ((64, 1), (64, 1), (96, 2), (64, 2), (32, 3), (96, 3), (64, 4)):
+        for size, num, max_bytes in ((64, 1, 9e9), (64, 1, 9e9), (96, 2, 9e9), (64, 2, 9e9), (32, 3, 0), (64, 4, 9e9)):
+            monkeypatch.setattr(module, "MAX_EXPORTS_BYTES", max_bytes)
             outcome = hosts.run(make_cell(batch_size=size), tmp_path)
             assert (outcome.status, outcome.measurement.artifact_bytes) == (Status.ok, 1 << 20)
             assert len(list(tmp_path.glob("exports.*"))) == num

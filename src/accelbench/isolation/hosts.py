@@ -36,7 +36,7 @@ MARGIN_S = 60.0
 START_S = 600.0
 PROBE_TIMEOUT_S = 300.0
 CHECK_TIMEOUT_S = 60.0
-MAX_EXPORTS = 8  # exported networks that are kept; the temporary folder may be in memory
+MAX_EXPORTS_BYTES = 2 << 30  # exported networks that are kept; the temporary folder may be in memory
 
 
 class Hosts:
@@ -135,10 +135,11 @@ class Hosts:
 
 
 def make_room(parent: Path) -> None:
-    """Removes the oldest exported networks, so that `parent` has at most `MAX_EXPORTS` after the next export."""
-    unfinished = parent.glob(f"{UNFINISHED}*")  # left by a process that was killed
-    folders = sorted(parent.iterdir(), key=lambda path: path.stat().st_mtime)
-    for folder in [*unfinished, *folders[: 1 - MAX_EXPORTS]]:
+    """Removes all exported networks if they need too much space. A later cell exports its network again."""
+    folders = list(parent.glob(f"{UNFINISHED}*"))  # left by a process that was killed
+    if sum(path.stat().st_size for path in parent.rglob("*")) > MAX_EXPORTS_BYTES:
+        folders = list(parent.iterdir())
+    for folder in folders:
         rmtree(folder, ignore_errors=True)
 
 
