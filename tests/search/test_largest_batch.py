@@ -23,6 +23,16 @@ def test_the_limit_is_found_within_an_eighth(limit):
     assert num <= limit.bit_length() + 4
 
 
+@pytest.mark.parametrize("fixed", [0, 100, 1000])
+def test_no_try_needs_much_more_than_the_memory(fixed):
+    tries, tried = Tries(1, 1 << 22), []
+    while (batch := tries.next()) is not None:
+        tried.append(batch)
+        tries.add(batch, batch <= 900)
+        tries.room = (fixed + 900) / (fixed + batch)
+    assert max(tried) <= 1.13 * 900
+
+
 OPTIONS = make_options(tracking="mlflow", out=None)
 
 

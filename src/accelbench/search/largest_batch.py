@@ -1,12 +1,15 @@
 """Finds the largest batch that fits in memory. Each try is a process that runs one step and leaves a record.
 
-Batches are doubled until one does not fit. Then the gap to the largest batch that fits is halved.
+Batches are doubled until one does not fit. Then the gap to the largest batch that fits is halved. No batch should
+need much more than the memory, because other programs suffer while memory runs out.
 """
 
 import io
+import math
 import time
 from dataclasses import dataclass, replace
 
+import psutil
 from rich.console import Console
 
 from accelbench.data.arrays import read_counts
@@ -27,6 +30,7 @@ MAX_BATCH = 1 << 20
 GB = 1e9
 # The search ends when the smallest batch that does not fit exceeds the largest batch that fits by at most this share.
 TOLERANCE = 1 / 8
+ABOVE = 1.06  # a batch that should take this share of the memory is tried
 
 
 @dataclass
@@ -36,6 +40,7 @@ class Tries:
     start: int
     most: int = MAX_BATCH
     largest: int | None = None  # largest batch that fits
+    room: float = 2.0  # the memory divided by what the largest batch took
     smallest: int | None = None  # smallest batch that does not fit
 
     def add(self, batch: int, fits: bool) -> None:
@@ -50,7 +55,8 @@ class Tries:
         if largest is None:
             return self.start if smallest is None else smallest // 2 or None
         if smallest is None:
-            return min(2 * largest, self.most) if largest < self.most else None
+            growth = min(2.0, max(ABOVE * self.room, 1 + TOLERANCE))
+            return min(math.ceil(growth * largest), self.most) if largest < self.most else None
         is_close = smallest - largest <= max(1, TOLERANCE * largest)
         return None if is_close else (largest + smallest) // 2
 
@@ -75,6 +81,8 @@ def find(
     if cell.batch_size > most:
         raise UserError(f"batch_size={cell.batch_size}: is larger than the largest batch to try: use at most {most}")
     memory = look(cell.device).memory_bytes
+    if memory is not None and cell.device == Device.cpu:  # other programs use a part of it
+        memory = min(memory, psutil.virtual_memory().available)
     tries = Tries(cell.batch_size, most)
     bound = "" if memory is None else f" in {memory / GB:.1f} GB of memory on the {cell.device}"
     say(console, f"Trying batches of {cell.batch_size:,} to {most:,} samples{bound} ...")
@@ -103,7 +111,9 @@ def find(
         tries.add(batch, fits)
         if fits:
             wall_s = record.wall_s
-            took = _memory_text(record)
+            peak = _peak_bytes(record)
+            took = f", which takes {peak / GB:.1f} GB" if peak else ""
+            tries.room = memory / peak if memory and peak else 2.0
             so_far = f"{batch:,} fits{took}"
         outcome = f"fits{took}" if fits else f"{record.status}: {record.reason}"
         say(console, f"{batch:,} samples, {record.wall_s:.0f} s: {outcome}")
@@ -124,10 +134,8 @@ def find(
     return 0
 
 
-def _memory_text(record: Record) -> str:
-    """The memory that the batch takes, in words; empty if unknown."""
-    measured = record.measurement
-    if measured is None:
-        return ""
-    peak = measured.peak_host_bytes if record.cell.device == Device.cpu else measured.peak_device_bytes
-    return f", which takes {peak / GB:.1f} GB" if peak else ""
+def _peak_bytes(record: Record) -> int | None:
+    if record.measurement is None:
+        return None
+    on_cpu = record.cell.device == Device.cpu
+    return record.measurement.peak_host_bytes if on_cpu else record.measurement.peak_device_bytes
