@@ -3,7 +3,7 @@ import dataclasses
 from accelbench.report import build
 from accelbench.report.build import metrics
 from accelbench.report.contents import compose
-from accelbench.schema.vocab import Status
+from accelbench.schema.vocab import Engine, Status
 
 
 def test_a_cell_is_a_row_of_cells_csv_however_many_processes_it_has(read, maker) -> None:
@@ -39,3 +39,9 @@ def test_each_machine_is_counted_and_named_with_its_processes(read, maker) -> No
     assert page.machines[0] == "Other, Example GPU"
     assert page.environments[0] == ("machine (2 of 3 processes differ)", "cpu name Other, gpus Example GPU")
     assert ("code", "abc123") in page.environments
+
+
+def test_code_of_another_engine_does_not_differ(read, maker) -> None:
+    records = [maker.ok(maker.cell(engine=engine), 1) for engine in (Engine.pytorch, Engine.keras)]
+    records[1] = dataclasses.replace(records[1], environment=records[1].environment | {"code": "of Keras"})
+    assert not [what for what, _ in compose([read(records)]).environments if "differ" in what]

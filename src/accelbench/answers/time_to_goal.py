@@ -126,6 +126,8 @@ class Lead:
     @property
     def ratio_text(self) -> str:
         """The ratio in words, such as `1.31 times as fast`. If too few runs reached the target, it is `faster`."""
+        if self.word == Word.cant_tell:
+            return "maybe not faster"
         return "faster" if self.found.ratio is None else f"{significant(self.found.ratio)} times as fast"
 
     @property
@@ -172,7 +174,7 @@ class TargetAnswer:
             within = ", ".join(filter(None, [first.interval_text, first.arrived_text]))
             parts.append(f"{first.name}: {first.median_text} ({within})")
             for lead in self.leads[:1]:
-                than = "than" if lead.found.ratio is None else "as"
+                than = "than" if lead.ratio_text.endswith("faster") else "as"
                 parts[0] += f", {lead.ratio_text} {than} {lead.second.name} ({lead.how_sure})"
         parts += [f"{setting.name} does not count: {setting.refused}" for setting in self.settings if setting.refused]
         return f"{self.what}: {'; '.join(parts)}."

@@ -140,12 +140,18 @@ def _section(sweep: Sweep, extension: ModuleType | None) -> Section:
 
 
 def _environments(records: Sequence[Record]) -> Iterator[tuple[str, str]]:
-    """Yields the machine, versions, code and git state of the newest record, and how many processes differ in each."""
-    newest = max(records, key=lambda record: record.started_at, default=None)
-    for what, value in newest.environment.items() if newest else ():
+    """Yields the machine, versions, code and git state of the newest record, and how many processes differ in each.
+
+    Each engine has code of its own.
+    """
+    if not records:
+        return
+    newest = max(records, key=lambda record: record.started_at)
+    for what, value in newest.environment.items():
         if what not in DEVICE_MEASUREMENTS:
-            num = sum(record.environment.get(what) != value for record in records)
-            differs = f" ({num} of {counted(len(records), 'process')} differ)" if num else ""
+            alike = [each for each in records if what != "code" or each.cell.engine == newest.cell.engine]
+            num = sum(record.environment.get(what) != value for record in alike)
+            differs = f" ({num} of {counted(len(alike), 'process')} differ)" if num else ""
             yield what + differs, _flat(value)
 
 

@@ -5,6 +5,7 @@ It shows the gains of jobs, or the chart of a question in the report, such as `H
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -101,6 +102,8 @@ def of_question(sections: Sequence[QuestionSection], width: float) -> Figure:
     """Draws a chart for each section, one below the other. All sections are about the same question."""
     draw = CHARTS[sections[0].kind]
     has_curves = draw in (_requests, _arrivals)
+    if has_curves:  # a setting has the same colour in each panel
+        draw = partial(draw, looks=_looks_of(line.name for section in sections for line in section.lines))
     heights = [CURVES if has_curves else ROW * min(MAX_ROWS, len(section.lines)) for section in sections]
     figure = Figure((width, sum(heights) + AXIS * len(heights) + LEGEND))
     panels = figure.subplots(len(heights), squeeze=False, height_ratios=heights)[:, 0]
@@ -208,7 +211,7 @@ def _known(value: Value) -> float:
     return float(value or 0.0)
 
 
-def _requests(axes: Axes, section: QuestionSection) -> None:
+def _requests(axes: Axes, section: QuestionSection, looks: Looks) -> None:
     """Draws latency against the rate of requests. Each probe (a process at one rate) has a mark.
 
     The mark shows the percentile of latency that the limit is for, such as p99. The marks of sure passes are filled.
@@ -220,7 +223,7 @@ def _requests(axes: Axes, section: QuestionSection) -> None:
     axes.yaxis.set_major_formatter("{x:g}")
     axes.axhline(row["limit_ms"], color=INK)
     axes.text(0, row["limit_ms"], f" {limit_text(row)}", transform=axes.get_yaxis_transform(), va="bottom")
-    for name, probes, colour, marker in _settings(section):
+    for name, probes, colour, marker in _settings(section, looks):
         probes.sort(key=lambda probe: _known(probe["offered_per_s"]))
         rates = [_known(probe["offered_per_s"]) for probe in probes]
         times_ms = [probe[column] or math.nan for probe in probes]
@@ -231,12 +234,12 @@ def _requests(axes: Axes, section: QuestionSection) -> None:
     _hollow(axes, [], [], "o", FAINT, "not a sure pass")
 
 
-def _arrivals(axes: Axes, section: QuestionSection) -> None:
+def _arrivals(axes: Axes, section: QuestionSection, looks: Looks) -> None:
     """Draws a curve for each setting: the share of its seeds that have reached the target, against time.
 
     A hollow mark shows when a run ended without reaching the target.
     """
-    for name, runs, colour, marker in _settings(section):
+    for name, runs, colour, marker in _settings(section, looks):
         arrived = sorted(_known(run["seconds"]) for run in runs if run["seconds"])
         watched = [_known(run["watched_s"]) for run in runs if run["watched_s"]]
         shares = [100 * num / len(runs) for num in range(len(arrived) + 1)]
@@ -251,15 +254,14 @@ def _hollow(axes: Axes, x: Sequence[float], y: Sequence[Any], marker: str, colou
     axes.plot(x, y, marker, color=colour, markerfacecolor="white", label=label)
 
 
-def _settings(section: QuestionSection) -> Iterator[tuple[str, list[Mapping[str, Value]], str, str]]:
+def _settings(section: QuestionSection, looks: Looks) -> Iterator[tuple[str, list[Mapping[str, Value]], str, str]]:
     """Yields name, values, colour and marker of each setting in a chart of curves."""
-    by_setting = grouped(section.lines, lambda line: line.name)
-    for name, (colour, marker) in _looks_of(by_setting).items():
-        yield name, [line.probe or {} for line in by_setting[name]], colour, marker
+    for name, lines in grouped(section.lines, lambda line: line.name).items():
+        yield name, [line.probe or {} for line in lines], *looks[name]
 
 
 # Kind of a question -> the function that draws it.
-CHARTS: dict[str, Callable[[Axes, QuestionSection], None]] = {
+CHARTS: dict[str, Callable[..., None]] = {
     "times": _times,
     "percent": _bars,
     "phases": _bars,
