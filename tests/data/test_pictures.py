@@ -114,6 +114,11 @@ def test_what_is_no_picture_is_refused_with_its_reason_and_the_rest_stays_whole(
 LAYOUTS = {  # a name -> its label and split, or why it is left out
     "of_folders": {"PetImages/Cat/0.jpg": (0, None), "x\\CATS\\1.JPEG": (0, None), "dogs/dog.2.jpg": (1, None)},
     "of_names": {"train/cat.0.jpg": (0, None), "train/dog.0.Png": (1, None), "cats/dogs/cat.2.jpg": (1, None)},
+    "of_kaggle": {
+        "train/cat.0.jpg": (0, None),
+        "train/dog.0.jpg": (1, None),
+        "test/1.jpg": "neither its folder nor its name is a class (cat, dog)",  # has no label
+    },
     "of_splits": {
         "train/cats/1.jpg": (0, "train"),
         "test/cats/2.jpg": (0, "test"),

@@ -142,6 +142,8 @@ def find(names: Iterable[str], classes: Sequence[str] | None) -> Layout:
         is_hidden = any(part.startswith(".") for part in path.parts)
         if is_hidden or path.suffix.lower() not in ENDINGS:
             surplus[name] = "its name is not that of a picture"
+        elif classes is not None and _class_of(path, classes) is None:
+            surplus[name] = f"neither its folder nor its name is a class ({', '.join(classes)})"
         else:
             paths[name] = path
     split_of = {name: next(filter(None, map(_split_of, path.parts[:-1])), None) for name, path in paths.items()}
@@ -149,14 +151,14 @@ def find(names: Iterable[str], classes: Sequence[str] | None) -> Layout:
     class_of = {}
     for name, path in paths.items():
         folders = [folder for folder in path.parts[:-1] if not is_divided or _split_of(folder) is None]
-        label = _class_of(folders[-1:], path.name, classes)
-        if label is None:
-            places = "in no folder of a class"
-            surplus[name] = f"neither its folder nor its name is a class ({', '.join(classes)})" if classes else places
-        elif is_divided and split_of[name] is None:
+        if is_divided and split_of[name] is None:
             surplus[name] = "in neither the training nor the test folder"
+        elif classes is not None:
+            class_of[name] = str(_class_of(path, classes))
+        elif folders:
+            class_of[name] = folders[-1]
         else:
-            class_of[name] = label
+            surplus[name] = "in no folder of a class"
     labels = {label: index for index, label in enumerate(classes or sorted(set(class_of.values())))}
     if len(labels) < 2:
         raise DataError(
@@ -173,12 +175,10 @@ def _split_of(folder: str) -> str | None:
     return SPLIT_WORDS.get(folder.lower())
 
 
-def _class_of(folder: Sequence[str], file: str, classes: Sequence[str] | None) -> str | None:
-    """Returns the class of a picture. `folder` has the name of its folder, or is empty."""
-    if classes is None:
-        return folder[0] if folder else None
-    letters = re.split("[^a-z]", file.lower())[0]
-    for word in [*folder, letters]:
+def _class_of(path: PurePosixPath, classes: Sequence[str]) -> str | None:
+    folders = [folder for folder in path.parts[:-1] if _split_of(folder) is None]
+    letters = re.split("[^a-z]", path.name.lower())[0]
+    for word in [*folders[-1:], letters]:
         name = word.lower().removesuffix("s")
         if name in classes:
             return name
