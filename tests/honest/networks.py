@@ -501,12 +501,6 @@ class OneBuffer(Plain):
         return self.out.copy_(answer)
 
 
-class Sleeps(Plain):
-    def forward(self, x):
-        time.sleep(0.15)
-        return super().forward(x)
-
-
 # Chance.
 
 
@@ -536,6 +530,26 @@ class RunningMean(Plain):
     def forward(self, x):
         self.mean.mul_(0.9).add_(x.detach().mean(0), alpha=0.1)
         return super().forward(x - self.mean)
+
+
+class Sleeps(RunningMean):
+    def forward(self, x):
+        time.sleep(0.15)
+        return super().forward(x)
+
+
+class GrowingTable(Plain):
+    """Makes its table of positions, a plain attribute, as soon as an input is longer than it."""
+
+    def __init__(self):
+        super().__init__()
+        self.length, self.table = 0, torch.zeros(1)
+
+    def forward(self, x):
+        if x.shape[1] > self.length:
+            self.length = x.shape[1]
+            self.table = torch.arange(self.length).sin()
+        return super().forward(x + self.table)
 
 
 class BlendsIn(Plain):

@@ -141,6 +141,7 @@ HONEST = [
     honest("Denoises", loss="denoises", quick="train"),
     # state
     honest("RunningMean", modes=ALL, quick="infer"),
+    honest("GrowingTable", modes="infer train measure", precisions=BOTH, quick="infer"),
     honest("BlendsIn", modes=ALL, precisions=BOTH, quick="infer"),
     honest("BeginsWhite", modes=ALL, precisions=BOTH, quick="train"),
     honest("WindowMean", modes="infer train measure", precisions=BOTH, quick="infer"),
@@ -176,6 +177,7 @@ NO_GRADIENTS = "did not change|no gradient"
 ACCIDENTS = [
     # precision and device
     accident("HalfInside", "bf16|bfloat16", quick="infer"),
+    accident("HalfInBuffer", "bf16|bfloat16", quick="infer"),
     accident("Quantised", "int8|not observed", quick="infer"),
     accident("NumpysThreads", "threads", window=Window(measure_s=0.8, latency_s=0.2)),
     accident("Plain", "finite", modes="train", precisions="fp16", where="networks", loss="accidents.overflows"),

@@ -154,7 +154,8 @@ class ObservedOutput:
     output: Output
     is_unseen: bool = True  # whether the batch differs from all batches that were fed
     state: Any = None  # the state of the network before this step, for a newly built network
-    plain_state: Any = None  # `state` without numbers and flags in attributes; used if the new network fails with them
+    # `state` without numbers and flags in attributes. Used if the new network fails or has another output with them.
+    plain_state: Any = None
     rows: tuple[Any, Output] | None = None  # some rows of the batch, and of the output; None if rows can't be taken
     fed: Any = None  # a batch that was fed; None if unknown
     output_of_fed: Output = ()  # the output of the last timed step
@@ -185,6 +186,7 @@ def compare(
     for all inputs.
     """
     findings = Findings()
+    fails = False
     try:
         if not _rows_agree(measured, new_network, precision, findings):
             _compare(measured, new_network, precision, findings)
@@ -193,11 +195,12 @@ def compare(
     except NotInTimeError:
         findings.not_compared(NOT_IN_TIME)
     except Exception as error:  # the user's network may need its device, or batches of one size
-        if measured.plain_state is not None:
-            without = replace(measured, state=measured.plain_state, plain_state=None)
-            return compare(without, new_network, precision, constant=constant)
+        fails = True
         why = beginning(one_line(f"{type(error).__name__}: {message_of(error)}"), MAX_WHY)
         findings.not_compared(f"the new network fails on the CPU ({why})")
+    if (fails or findings.defects) and measured.plain_state is not None:
+        without = replace(measured, state=measured.plain_state, plain_state=None)
+        return compare(without, new_network, precision, constant=constant)
     return findings
 
 

@@ -39,6 +39,7 @@ MAX_OPERATORS = 10
 WINOGRADS = 5  # the largest kernel size for which libraries use Winograd's algorithm
 # Operator -> index of the weight among its arguments.
 CONVOLUTIONS = {aten.convolution: 1, aten.convolution_backward: 2}
+IN_PLACE = torch._C.DispatchKeySet(torch._C.DispatchKey.ADInplaceOrView)
 OF_GENERATION = "the operators of a generation are too many to count"
 # Parts of torch's error messages for a network that needs gradients in inference, such as one that computes forces.
 OF_GRADIENTS = ("inference tensor", "does not require grad", "inference_mode", "outside InferenceMode")
@@ -189,6 +190,8 @@ class Counter(TorchDispatchMode):
         self.contexts = ExitStack()
         self.contexts.enter_context(torch.inference_mode(False))
         self.contexts.enter_context(torch.set_grad_enabled(has_gradients))
+        if not has_gradients:  # a network may change tensors in place that it made in torch.inference_mode
+            self.contexts.enter_context(torch._C._ExcludeDispatchKeyGuard(IN_PLACE))
         return super().__enter__()
 
     def __exit__(self, *error: Any) -> None:

@@ -177,10 +177,13 @@ class NetworkOutputs(CellRun):
         """Returns True if torch.inference_mode changes the output. In this mode, torch.func's gradients may be 0."""
         if self.grad_mode != INFERENCE_MODE or self.output is None or not self.is_plain:
             return False
+        batch, measured, most = self.output.batch, self.output.output, limit(self.cell.precision)
         # The error of a network that keeps inference tensors is suppressed.
-        with self.observations.checking(), suppress(Exception), torch.inference_mode(False), torch.no_grad():
-            output = arrays_in(self.further_result(self.output.batch))
-            return error_of(output, self.output.output) > limit(self.cell.precision)
+        with self.observations.checking(), suppress(Exception):
+            with torch.inference_mode(False), torch.no_grad():
+                output = arrays_in(self.further_result(batch))
+            # The output of a network with a state differs in each step.
+            return error_of(output, measured) > most >= error_of(arrays_in(self.further_result(batch)), measured)
         return False
 
     def keep_output(self) -> None:
