@@ -17,7 +17,7 @@ from bench.turns import CLI, new_folder, records_in, windows_s
 
 NUM_ROUNDS = 5
 NUM_RECORDS = 300
-CARD = "  record "  # beginning of the card's last line
+CARD = ".json\n"  # end of the card's last line, the record's path
 CELL = ["model=mlp", "mode=infer", "breakdown_s=0"]
 
 
@@ -59,7 +59,7 @@ def _seconds_to_card(words: Sequence[str]) -> float:
     start = time.perf_counter()
     with subprocess.Popen([*CLI, *words], stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
-        ends = [time.perf_counter() for line in process.stdout if line.startswith(CARD)]
+        ends = [time.perf_counter() for line in process.stdout if line.endswith(CARD)]
     assert ends, f"no card: {' '.join(words)}"
     return ends[0] - start
 
