@@ -92,6 +92,13 @@ class Counts(Lit):
         self.steps.append((len(self.losses), norm.item()))
 
 
+class Schedules(Lit):
+    """Sets how many batches are accumulated, as a callback of Lightning does."""
+
+    def configure_callbacks(self):
+        return pl.callbacks.GradientAccumulationScheduler({0: 2})
+
+
 class Manual(Lit):
     """Two optimisers, run by hand, the second one at every other batch; nothing is returned."""
 

@@ -90,6 +90,8 @@ def test_accumulation_and_clipping(tmp_path):
     # The scheduler also steps at the end of each epoch of 5 batches, as in Lightning.
     assert [num for num, _ in steps[:4]] == [4, 5, 9, 10]
     assert all(norm == pytest.approx(0.01, rel=1e-3) for _, norm in steps)
+    (message,) = measured(tmp_path, "Schedules").warnings
+    assert message == "the user's code set trainer.accumulate_grad_batches=2, but the cell asked for 1"
 
 
 @pytest.mark.parametrize("precision", [Precision.bf16, Precision.fp16_mixed])

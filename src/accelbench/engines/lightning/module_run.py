@@ -142,6 +142,9 @@ class ModuleRun(NetworkRun):
         super().note_end()
         # With manual optimisation, the user's code decides over how many steps gradients are accumulated.
         self.observations.training.cycle = self.num_accumulated if self.module.automatic_optimization else MAX_CYCLE
+        for name, asked in vars(self.trainer_settings).items():
+            if (value := getattr(self.trainer, name)) != asked:
+                self.changes.append(f"the user's code set trainer.{name}={value}, but the cell asked for {asked}")
 
     def samples_between(self, first: int, last: int) -> int:
         """Returns the number of samples in the batches `first` to `last` - 1."""
