@@ -9,6 +9,7 @@ import pytest
 from accelbench.schema.cell import Server
 from accelbench.schema.vocab import Verdict
 from accelbench.search.rates import Candidate
+from accelbench.serving.batcher import num_requests
 from accelbench.stats.requests import Probe, Run, num_requests_for, rate_bounds, verdict
 
 OVERHEAD_S, OFFLINE_S = 4.0, 12.0  # of a process, and of what comes before
@@ -119,3 +120,8 @@ def test_a_rate_that_kept_the_limit_in_too_short_a_probe_is_probed_again_and_lon
         Probe(rate=4330, num=83_000, num_missed=0, effect=150.0, load=0.148, verdict=Verdict.passes)
     )
     assert candidate.next(60.0)[0] > 4330
+
+
+def test_a_probe_of_a_fast_network_has_as_many_requests_as_a_run_may_have():
+    rate, seconds = Candidate(ITEM, offline=123_456.0, num=651).next(600.0)
+    assert 1.9e6 < num_requests(Server(rate=rate, duration_s=seconds)) <= 2e6

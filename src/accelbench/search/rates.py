@@ -8,6 +8,7 @@ below and above this rate (`stats/requests.py`).
 from dataclasses import dataclass, field
 
 from accelbench.grid.plan import Planned
+from accelbench.serving.batcher import MAX_REQUESTS
 from accelbench.stats.requests import MAX_LOAD, MIN_JOINED, Probe, rate_at_limit, rate_bounds
 
 MIN_S = 5.0  # shortest probe
@@ -76,7 +77,7 @@ class Candidate:
             rate = self._unsure_rate or self._other_side()
             seconds = left_s / max(1, NUM_PROBES - len(self.probes))
             seconds = min(seconds, LONGER * self.longest_s)
-        seconds = max(seconds, MIN_S, ROUNDED * self.num / rate)
+        seconds = max(min(seconds, MAX_REQUESTS / ROUNDED / rate), MIN_S, ROUNDED * self.num / rate)
         return None if seconds > left_s else (float(f"{rate:.3g}"), float(f"{seconds:.3g}"))
 
     @property
