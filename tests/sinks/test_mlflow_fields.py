@@ -53,6 +53,13 @@ def test_a_run_has_no_more_figures_settings_and_tags_than_people_look_at(protoco
     assert len([tag for tag in run.tags | whole.tags if not tag.startswith("mlflow.")]) == 4
 
 
+def test_the_description_of_what_was_not_compared_begins_with_that():
+    for measured in ([record(), record(cell("mlp"), number=1)], [record(status=Status.failed)]):
+        first, _, block = mlflow_fields.about(cells_of(map(Process.of, measured))).partition("\n\n")
+        assert first == "**Nothing was compared**"
+        assert all(line.startswith("    ") for line in block.splitlines() if line)
+
+
 def test_defaults_are_no_parameters():
     params = of_process(record(cell(engine=Engine.keras, keras=KerasSettings()))).params
     assert not params.keys() & {"backend", "jit_compile", "steps_per_execution", "keras.tpu", "compile", "seed"}

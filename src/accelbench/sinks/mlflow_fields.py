@@ -159,9 +159,11 @@ def _of_cell(cell: MeasuredCell, group: Group | None) -> Run:
 def about(cells: Sequence[MeasuredCell]) -> str:
     """Describes a sweep: its answer, then the text of the report's headline.txt."""
     answered = answers(cells)
-    text = "\n".join(line.plain for line in gains.summary(answered, cells, ABOUT_WIDTH)).strip("\n")
+    text = "\n".join(line.plain for line in gains.summary(answered, cells, ABOUT_WIDTH))
     if len(answered) == 1:
         text = f"{answered[0].title}: {answered[0].sentence}\n{text}"
+    elif text.startswith("\n"):  # no line about gains
+        text = f"Nothing was compared{text}"
     first, _, others = text.partition("\n")
     block = indent(others.strip("\n"), "    ")
     return clean(f"**{first}**\n\n{block}")[:MAX_TAG]
