@@ -158,6 +158,7 @@ def ends(repository, monkeypatch):
         blocks = [Block(num_steps=1, num_samples=100, seconds=100 / rate)] * 8
         status = ends.get((commit, int(item.label.rpartition("r")[2])), Status.ok)
         fields = {"measurement": make_measurement(blocks=blocks)} if status == Status.ok else {}
+        fields["user_error"] = status == Status.failed
         named = {"identity": item.identity, "label": item.label, "started_at": f"2026-11-27T09:00:00.{num:03}+00:00"}
         write(record := make_record(item.cell, status, **named, **fields), self.context.folder)
         return record
@@ -180,6 +181,12 @@ def test_processes_that_fail_are_left_out(failing, rounds, code, reason, ends, c
     ends |= {(commit, num): Status.killed for commit in failing for num in rounds}
     assert main(["bisect", "change3", "HEAD", "--", *WORDS]) == code
     assert re.search(reason, capsys.readouterr().out)
+
+
+def test_a_mistake_in_the_code_of_good_is_none_of_bad(ends, capsys):
+    ends |= {("change3", num): Status.failed for num in (0, 1)}
+    assert main(["bisect", "change3", "HEAD", "--", *WORDS]) == 1
+    assert "Can't tell whether BAD is slower than GOOD: 0 and 2 processes; " in capsys.readouterr().out
 
 
 def test_ends_of_one_speed_are_no_slow_down(ends, capsys):

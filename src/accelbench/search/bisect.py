@@ -268,7 +268,7 @@ class _Bisection:
                     session.context = now.context  # measures the same cell with other code
                     session.ready = now.ready
                     record = done[0] if done else session.measure(item, self.ends_s - time.monotonic())
-                if record.user_error:
+                if record.user_error and is_second:
                     raise UserError(record.reason)
                 records.append(record)
                 processes[is_second].append(ComparedProcess.of(record))
