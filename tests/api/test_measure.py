@@ -192,6 +192,7 @@ def test_a_compiled_network_is_compiled_by_its_process():
             "expects a torch.nn.Module, such as Net(), or a function, not <class 'torch.nn.modules.linear.Linear'>",
         ),
         ({"loss": "mse", "mode": "train"}, "loss: mode='train', and only this mode, needs a loss"),
+        ({"loss": "mse"}, "loss: mode='train', and only this mode, needs a loss"),
         ({"learning_rate": "high"}, "model.learning_rate: should be `float`, got `str`, such as learning_rate=0.01"),
         ({"batch": BATCH.numpy()}, "not a ndarray: torch.as_tensor(...) makes tensors"),
         ({"model_or_function": nn.Linear(4, 4).bfloat16()}, "weights are torch.bfloat16"),

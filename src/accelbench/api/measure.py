@@ -212,7 +212,9 @@ def _check_function(arguments: dict[str, Any]) -> None:
 def _check_network(arguments: dict[str, Any]) -> None:
     if arguments["batch"] is None:
         raise UserError("batch: is missing: give the input of the module, such as batch=torch.rand(8, 3, 32, 32)")
-    if (arguments["mode"] == vocab.Mode.train) != callable(arguments["loss"]):
+    loss = arguments["loss"]
+    fits_mode = callable(loss) if arguments["mode"] == vocab.Mode.train else loss is None
+    if not fits_mode:
         raise UserError(
             "loss: mode='train', and only this mode, needs a loss: a function of (output, batch) that returns a scalar"
         )
