@@ -29,7 +29,7 @@ def host_spec(cell: Cell) -> HostSpec:
     """
     base = of_torch.host_spec(cell)
     engine = f"accelbench.engines.{cell.engine}.engine"
-    # The key has `threads`: LAPACK makes orthogonal weights, and its rounding depends on the threads.
-    exported_as = cell.key_without(OF_MEASUREMENT)
+    # The key has `threads` and the instances that divide them: AOTInductor's code has a fixed number of threads.
+    exported_as = f"{cell.key_without(OF_MEASUREMENT)} {cell.num_instances}"
     preload = (*base.preload, engine, EXPORTER, *PRELOADED.get(cell.engine, ()))
     return replace(base, engine=engine, preload=preload, exported_as=exported_as)
