@@ -110,13 +110,17 @@ class ModuleRun(NetworkRun):
         self.note_resources()
         yield from super().after_window()
         yield Ask(within=KEEPS_BATCH)
-        self._note_step(self.hooks_of_loop.batch)
+        self._note_step(self.workload.batches.last, self.hooks_of_loop.batch)
         self.work = self.known_work
         if not self.is_one_step and self.work is None:
             self.work = yield from self._count()
 
-    def _note_step(self, batch: Any) -> None:
-        """Records the output of a step, and its batch. This is the batch that `training_step` or `predict_step` got."""
+    def _note_step(self, loaded: Any, batch: Any) -> None:
+        """Records the batch and the output of a step.
+
+        `loaded` is the batch that the loader returned. `batch` is the batch that `training_step` or `predict_step` got.
+        The module's hooks may have changed it.
+        """
         outputs = self.hooks_of_loop.outputs
         self.observer.see(outputs)  # in training, `forward` may not run
         loss = outputs.get("loss") if self.trains and outputs else None
@@ -125,6 +129,12 @@ class ModuleRun(NetworkRun):
         self.workload.batch_of_step = structure.on_host(batch)
         if not structure.num_rows(batch):
             self.observations.unchecked[OUTPUT] = "accelbench finds no tensors in the batches"
+        first = next(zip(structure.tensors_in(loaded), structure.tensors_in(batch), strict=False), None)
+        if first is None or self.cell.model.samples is not None:
+            return
+        before, after = (tensor.shape for tensor in first)
+        if before[1:] == after[1:] and after[:1] < before[:1]:
+            self.changes.append(f"the module's hooks removed {before[0] - after[0]} of the {before[0]} rows of a batch")
 
     def keep_last(self) -> None:
         if not self.trains and OUTPUT not in self.observations.unchecked:
