@@ -1,7 +1,4 @@
-"""The commands under odd conditions: other users, folders that can't be written, odd paths, streams and variables.
-
-Also clocks that jump, and terminals that close.
-"""
+"""The commands under odd conditions: other users, folders that can't be written, odd paths, streams and variables."""
 
 import os
 import shutil
@@ -38,7 +35,7 @@ def template(tmp_path_factory):
 
 @pytest.fixture
 def project(template, tmp_path):
-    return Path(shutil.copytree(template, tmp_path / "project"))
+    return Path(shutil.copytree(template, tmp_path / ODD))
 
 
 def accelbench(project, *words, status=0, prefix=(), without=(), **options):
