@@ -144,7 +144,7 @@ def _draw_ratios(axes: Axes, rows: Sequence[Row]) -> None:
     axes.set_xscale("log", base=2)
     axes.set_xlim(low, high)
     axes.xaxis.set_major_formatter(lambda ratio, _: f"1/{1 / ratio:g}" if ratio < 1 else f"{ratio:g}x")
-    axes.minorticks_off()
+    axes.set_xticks([1], ["1x"], minor=True)  # also if the axis is too short for a label at each power
     axes.axvspan(1, high, color=GAIN, zorder=0)
     axes.axvline(1, color=INK)
     looks = _looks_of(map(kind_of, gaps))
