@@ -16,6 +16,7 @@ from accelbench.judging.verdict import judge
 from accelbench.schema.cell import Server
 from accelbench.schema.measurement import Block
 from accelbench.schema.vocab import EXPORTING, Engine, Protocol, Status
+from accelbench.serving import batcher
 from engines.exported.test_run import SMALL, marked
 from engines.pytorch.test_batches import own_cell
 from fakes import make_cell, make_record
@@ -99,6 +100,15 @@ def test_a_request_that_raises_is_counted(tmp_path, for_ever):
     assert measurement.num_steady_samples == 100 - measurement.serving.num_errors
     assert "no luck" in measurement.serving.error
     assert "its output was not checked: the model failed for some requests" in measurement.warnings
+
+
+def test_the_output_is_checked_even_if_requests_still_waited_at_the_end(tmp_path, monkeypatch):
+    monkeypatch.setattr(batcher, "LONGEST_NS", 20_000_000)
+    server = Server(rate=1e5, duration_s=1.0, latency_ms=1.0)
+    measurement = engine.run(own_cell("TwoInputs", "two_inputs", **SERVES | {"server": server}), tmp_path)
+    assert measurement.serving.num_errors > 0
+    assert measurement.serving.error is None
+    assert "outputs" in measurement.checked
 
 
 @pytest.mark.parametrize("name", [marked(Engine.onnxruntime, slow=True)])

@@ -112,7 +112,7 @@ def serve(run: "CellRun", step: Step) -> None:
     digest = None if run.requests_path is None else write_times(rows, run.requests_path)
     run.step = step
     run.serving = replace(summarised(served, cell), sizes=list(sizes), requests_digest=digest)
-    if served.num_errors:
+    if served.error:
         run.observations.unchecked[OUTPUT] = "the model failed for some requests"
     else:  # the output check reads the last batch, which must be full
         workers[0].result_of(batch_of(run, pool, cell.batch_size))
