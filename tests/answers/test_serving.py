@@ -55,8 +55,9 @@ def test_probes_near_the_limit_are_joined():
     (capacity,) = found(*near)
     assert capacity.low < 90 < capacity.high
     assert (capacity.how_sure, capacity.number("offered_per_s")) == ("sure", 80)
-    (capacity,) = found(*near[1:], probed(80, P, Status.invalid, repeat=2))
-    assert capacity.how_sure == "likely"
+    assert found(*near[1:])[0].how_sure == "likely"
+    invalid = [probed(80, P, Status.invalid, repeat=i) for i in range(2, 6)]
+    assert [found(*near, *invalid[:num])[0].how_sure for num in (3, 4)] == ["sure", "likely"]
 
 
 def test_settings_are_ordered_within_what_compares_and_the_percentile_is_the_cells_own():

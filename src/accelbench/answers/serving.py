@@ -17,7 +17,7 @@ from accelbench.presentation import significant
 from accelbench.schema.cell import Cell, Server
 from accelbench.schema.measurement import Serving
 from accelbench.schema.serialize import grouped
-from accelbench.schema.vocab import Protocol, Verdict
+from accelbench.schema.vocab import Protocol, Status, Verdict
 from accelbench.stats import requests
 from accelbench.stats.requests import MIN_JOINED
 
@@ -77,7 +77,9 @@ class Capacity:
     probes: list[Probe]  # at least one, by rising rate
     low: float | None  # see `requests.rate_bounds`
     high: float | None
-    is_sure: bool  # whether several probes together give `low` and `high`, or probes with two seeds passed
+    # Whether several probes together give `low` and `high`, or probes with two seeds passed. It is false if most
+    # processes were invalid.
+    is_sure: bool
 
     @property
     def limit_text(self) -> str:
@@ -137,8 +139,10 @@ def best_settings(every: Iterable[Capacity]) -> list[Capacity]:
 def _capacity(group: Group, cells: Sequence[MeasuredCell]) -> Capacity | None:
     """Computes the capacity of one setting. Returns None if none of its processes is ok."""
     probes: dict[Hashable, Probe] = {}  # several sweeps may have the cell
+    num_invalid = 0
     for cell in cells:
         for process in cell.processes:
+            num_invalid += process.outcome == Status.invalid
             serving = process.measurement.serving if process.measurement else None
             if process.is_ok and serving is not None:
                 seen = probe_of(serving, process.cell.server)
@@ -155,4 +159,5 @@ def _capacity(group: Group, cells: Sequence[MeasuredCell]) -> Capacity | None:
     passed = [probe for probe in ordered if probe.seen.verdict == Verdict.passes and probe.seen.rate >= (low or 0)]
     is_repeated = low is None or len({probe.seed for probe in passed}) > 1
     is_sure = num_joined >= MIN_JOINED if num_joined else is_repeated
+    is_sure &= num_invalid <= len(probes)
     return Capacity(group.what, ", ".join(words), ordered, low, high, is_sure)
