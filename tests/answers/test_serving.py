@@ -80,6 +80,10 @@ def test_other_machines_and_packages_are_told_apart():
     assert [each.low for each in told] == [100, 200]
     assert told[0].what.endswith(", one")
     assert best_settings(told) == told
+    newer = {"machine": {"cpu_name": "one", "platform": "Linux 7"}, "versions": {"torch": "2"}}
+    told = found(*(probed(100, P, environment=place) for place in (*places, newer)))
+    assert len(best_settings(told)) == 3
+    assert told[2].what.endswith(", one, platform Linux 7")
 
 
 def test_what_only_told_a_search_where_to_begin_is_no_answer():

@@ -49,6 +49,7 @@ def busy(percent, **cell):
 STEADY, NOISY = blocks(around(0.1, 0.01, 12)), blocks(around(0.1, 0.25, 12))
 GROWING = blocks([0.1 * (1 + 0.02 * place) for place in range(15)])
 THROTTLED = blocks([0.1, 0.101, 0.099, 0.1, 0.15, 0.151])  # at the end, which its interval reaches
+JUMPING = blocks([0.12, 0.17, 0.1, 0.1, 0.1, 0.11, 0.1, 0.1, 0.1, 0.1])  # slow blocks, which its interval reaches
 UNEVEN = "the overall speed differs by -17 %"
 OTHERS = sampled(other_cpu_utilization_percent=[80.0])
 FAULTS = "try allocator=jemalloc: 26 % of the CPU time is the kernel's, with 58,000"
@@ -72,6 +73,7 @@ RESET = sampled(1.0, 2.0, cpu_quota_throttled_s=[8.5, 0.0], cpu_thermal_throttle
         ({"environment": {"machine": {"num_threads": 8}}}, "tip", ("try more threads: 2 on 8 cores",)),
         ({"environment": {"machine": {"num_threads": 8}}, "cell": {"device": Device.gpu}}, None, ()),
         ({"blocks": blocks([0.1] * 3), "latency_s": [0.025] * 9}, "doubt", ("only 3 blocks measured",)),
+        ({"blocks": JUMPING, "latency_s": [0.025] * 20}, "doubt", ()),
         ({"blocks": THROTTLED, "latency_s": [0.025] * 20}, "doubt", ("the overall speed differs by -1",)),
         ({"blocks": blocks([*[0.1] * 19, 0.5] * 2), "latency_s": [0.025] * 20}, "doubt", (UNEVEN,)),
         ({"system": OTHERS, "steady_boot_s": (0.5, 1.5)}, "doubt", ("other processes used 80 % of a core during the",)),

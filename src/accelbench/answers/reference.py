@@ -207,28 +207,32 @@ def _told_apart(made: Sequence[Group]) -> list[Group]:
 
 
 def _where(group: Group, alike: Sequence[Group]) -> str:
-    """Returns what distinguishes `group` from the others of `alike`: its machine, and its settings or packages there.
+    """Returns what distinguishes `group` from the others of `alike`: its machine, and its settings or system there.
 
-    If nothing of these differs, it is the folder.
+    The system includes the packages. If nothing of these differs there, it is the folder.
     """
     own = _place(group)
     here = [place for place in map(_place, alike) if place[""] == own[""]]
     words = [own[""]] if len(here) < len(alike) else []
     names = [name for name in own if len({place.get(name) for place in here}) > 1]
     words += [f"{name}{own[name]}".replace('"', "") for name in names[:MAX_NAMED]]
-    return ", ".join(words or [group.fastest.folder]) if len(alike) > 1 else ""
+    if len(here) > 1 and not names:
+        words.append(group.fastest.folder)
+    return ", ".join(words)
 
 
 def _place(group: Group) -> dict[str, str]:
-    """Returns the settings of a group that are not chosen, its packages, and at "" its machine.
+    """Returns the settings of a group that are not chosen, its packages, its system, and at "" its machine.
 
     A machine is named by its devices, such as `AMD EPYC 9654 + NVIDIA A100`. Equal devices have one name.
     """
     environment = group.fastest.environment
     settings = flat(group.fastest.cell.settings())
     fixed = {f"{name}=": text for name, text in settings.items() if name.partition(".")[0] not in CHOSEN_SETTINGS}
-    versions = {f"{name} ": text for name, text in flat(environment.get("versions") or {}).items()}
-    return {"": " + ".join(dict.fromkeys(device_names(environment))), **fixed, **versions}
+    home = environment.get("home", environment)
+    system = flat({**(home.get("versions") or {}), **(home.get("machine") or {})})
+    others = {f"{name} ": text for name, text in system.items()}
+    return {"": " + ".join(dict.fromkeys(device_names(environment))), **fixed, **others}
 
 
 def choices(group: Group) -> list[tuple[Group, MeasuredCell, str]]:

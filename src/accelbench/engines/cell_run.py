@@ -259,14 +259,12 @@ class CellRun:
         timing.steady_boot_s = began_s, schedule.boot_s()
         self.changes += self.backend.changed()
         num = self.feed.num_samples
-        data_s = None if self.fetches_inside else took.data_s
         loss, accuracy = self.outcome(step, num) if self.trains else (None, None)
         self.epochs.append(
             Epoch(
                 seconds=took.seconds,
                 num_samples=num,
                 began_boot_s=self.epoch_began_s,
-                data_s=data_s,
                 loss=loss,
                 accuracy=accuracy,
             )

@@ -119,8 +119,10 @@ def _about_rates(measured: Measurement, row: Row) -> Iterator[Remark]:
         yield Kind.note, f"noisy: ±{100 * width:.0f} %"
     rates = [block.num_samples / block.seconds for block in measured.blocks]
     together = sum(block.num_samples for block in measured.blocks) / sum(block.seconds for block in measured.blocks)
+    is_inside = width is not None and row["samples_per_s_low"] <= together <= row["samples_per_s_high"]
+    is_noise = is_inside and not order_statistics.ends_apart(rates)  # a change of speed also widens the interval
     difference = together / median(rates) - 1
-    if abs(difference) > MAX_CHANGE:
+    if abs(difference) > MAX_CHANGE and not is_noise:
         differs = f"differs by {100 * difference:+.0f} % from the speed of the median block"
         yield Kind.doubt, f"the overall speed {differs}: some steps take much longer than others"
     changed = order_statistics.change(rates)

@@ -323,7 +323,6 @@ class EpochTime(NamedTuple):
     """The times of an epoch, in seconds."""
 
     seconds: float  # of the whole epoch
-    data_s: float  # in `step.fetch`; the device may compute meanwhile
     first_step_s: float | None  # of the first step; None if it was not timed, or if there was no step
 
 
@@ -334,19 +333,17 @@ def time_epoch(
 
     If `waits_for_first` is true, waits after the first step, too, and times this step.
     """
-    data_s, first_step_s = 0.0, None
+    first_step_s = None
     start = now()
     while True:
-        fetch_start = now()
         try:
             batch = step.fetch()
         except StopIteration:
             break
-        data_s += now() - fetch_start
         step.compute(step.copy_in(batch))
         if waits_for_first:
             wait()
             first_step_s = now() - start
             waits_for_first = False
     wait()
-    return EpochTime(now() - start, data_s, first_step_s)
+    return EpochTime(now() - start, first_step_s)

@@ -90,7 +90,6 @@ class Epoch:
     seconds: Duration  # wall time, including loading of data and compilation
     num_samples: AtLeastOne  # samples that were computed
     began_boot_s: Seconds | None = None  # begin of the epoch, in seconds since the machine started
-    data_s: Seconds | None = None  # part of `seconds`: time to get the batches; None if the steps themselves fetch them
     loss: Number | None = None  # mean over the epoch's steps; None in inference
     accuracy: Share | None = None  # share of right answers during training; None for a model that does not classify
     evaluation: Evaluation | None = None  # on the test set after the epoch, not part of `seconds`; None in inference

@@ -41,7 +41,6 @@ def test_xla_trains_to_the_cpus_losses_and_accuracy(hosts, digits, precision, de
     assert measured.num_compiles > 0
     assert measured.compile_s > 0
     assert measured.first_step_s > measured.epochs[-1].seconds / 6  # it compiles
-    assert all(0 < epoch.data_s < epoch.seconds for epoch in measured.epochs)
     assert measured.work == expected.work
 
 

@@ -234,7 +234,7 @@ class EpochHooks(IntervalHooks):
     def end(self) -> None:
         seconds = time.perf_counter() - self.start_s
         run = self.cell_run
-        run.end_epoch(EpochTime(seconds, 0.0, self.first_step_s), self.sums)
+        run.end_epoch(EpochTime(seconds, self.first_step_s), self.sums)
         if run.trains:
             run.begin_validation()
             run.ranks.end()
