@@ -163,8 +163,9 @@ def regressions(chosen: Namespace, console: Console) -> int:
         raise UserError(f"regressions: expects two revisions, such as results@1f3c9ab..77d0e2c, not {chosen.range}")
     now = f"accelbench compare {' '.join(names)} --fail-if slower:0%"
     say(console, f"The next release has no `regressions`: type {now}")
-    terms = comparison.Terms(max_slower=0.0, may_pass_undecided=True)
-    return comparison.answer(record_sets.find(names[0]), record_sets.find(names[1]), terms, console)
+    terms = comparison.Terms(max_slower=0.0)
+    first, second = map(record_sets.find, names)
+    return comparison.answer(first, second, terms, console)
 
 
 @command(
