@@ -1,5 +1,6 @@
 import dataclasses
 
+from accelbench.schema.ceilings import ceilings_in
 from accelbench.schema.vocab import Precision
 from fakes import make_ceilings
 
@@ -21,3 +22,9 @@ def test_two_probes_join_to_the_better_of_both():
     other = dataclasses.replace(CEILINGS, flops_per_s=rates, how=how, **slower, **later)
     better = {"flops_per_s": rates | {"bf16": 4e12}, "how": how | {"bf16": "linear 8192"}, "seconds": 12.0}
     assert CEILINGS.joined(other) == dataclasses.replace(CEILINGS, **better, **later)
+
+
+def test_a_disturbed_probe_in_an_earlier_releases_record_is_no_ceiling():
+    values = dataclasses.asdict(CEILINGS)
+    found = [ceilings_in({"ceilings": values | {"disturbed": words}}) for words in ({}, {"fp32": "others"})]
+    assert found == [CEILINGS, None]

@@ -60,7 +60,7 @@ class RecordSet:
 
     name: str  # name, as the user wrote it
     processes: list[ComparedProcess]  # one for each record, of any status
-    notes: Sequence[str] = ()  # a line for each record, plan and folder that could not be read
+    notes: Sequence[str] = ()  # a line for each record and plan that could not be read
 
     def environments(self) -> list[Mapping[str, Any]]:
         """Returns each environment of the processes once. Its `code` is {engine: digest of the engine's code}."""

@@ -93,7 +93,10 @@ class Ceilings:
 
 def ceilings_in(environment: Mapping[str, Any]) -> Ceilings | None:
     """Returns the ceilings in a record's environment. Returns None if there are none, or if their fields do not fit."""
-    return load_if_fits(Ceilings, environment.get("ceilings"))
+    values = environment.get("ceilings")
+    if values and values.get("disturbed"):  # in records of earlier releases: other programs disturbed the probe
+        return None
+    return load_if_fits(Ceilings, values)
 
 
 def read_ceilings(root: Path, environment: Mapping[str, Any]) -> dict[str, Ceilings]:
