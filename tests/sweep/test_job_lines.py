@@ -8,6 +8,7 @@ from accelbench.answers.cells import cells_of
 from accelbench.answers.process import Process
 from accelbench.answers.reference import groups
 from accelbench.grid.plan import Planned
+from accelbench.schema.cell import Cell
 from accelbench.schema.measurement import Block
 from accelbench.schema.plan_file import labels
 from accelbench.schema.vocab import Mode, Precision, Status
@@ -109,3 +110,11 @@ def test_what_a_cell_served_is_whole_and_when_a_target_was_reached():
 def test_a_cell_that_is_not_ok_has_its_reason_and_no_speed(status):
     (line,) = lines_of([make_record(status=status)], reason="for [a] reason")
     assert line == f"  mlp  infer  pytorch cpu fp32 b32  {status}  for [a] reason"
+
+
+def test_each_record_has_its_place_in_the_plan_looked_up_once(monkeypatch):
+    keys = []
+    monkeypatch.setattr(Cell, "key_without", lambda cell, names: keys.append(cell) or str(cell.batch_size))
+    records = [of_rate(1000.0, batch_size=size) for size in range(1, 21)]
+    lines_of(records[10:], known=records[:10], plan=records)
+    assert len(keys) <= 60

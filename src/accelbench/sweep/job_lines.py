@@ -40,7 +40,8 @@ class JobLines:
         self.width = width
         keys = dict.fromkeys(wanted.cell.key_without(PROCESS_SETTINGS) for wanted in plan or planned)
         self._places = {key: place for place, key in enumerate(keys)}  # key of a cell -> its place in the plan
-        self._of_job: dict[object, list[MeasuredCell]] = {}  # job -> its cells, each with its latest process
+        # job -> its cells by their place in the plan and key, each with its latest process
+        self._of_job: dict[object, dict[tuple[int, str], MeasuredCell]] = {}
         for record in earlier:
             self._gain(Process.of(record))
         # Words that all cells share are printed once above the lines. Each line has its precision and batch.
@@ -122,12 +123,10 @@ class JobLines:
         (cell,) = cells_of([process])
         if not cell.competes:
             return None
-        job = cell.workload_key, cell.place_key
-        cells = [other for other in self._of_job.get(job, []) if other.measured_key != cell.measured_key]
-        last = len(self._places)
-        cells = sorted([*cells, cell], key=lambda one: self._places.get(one.cell.key_without(PROCESS_SETTINGS), last))
-        self._of_job[job] = cells
-        (group,) = groups(cells)
+        cells = self._of_job.setdefault((cell.workload_key, cell.place_key), {})
+        place = self._places.get(process.cell.key_without(PROCESS_SETTINGS), len(self._places))
+        cells[place, cell.measured_key] = cell
+        (group,) = groups(cells[key] for key in sorted(cells))
         return group.gain(cell)
 
 
