@@ -62,7 +62,7 @@ def test_a_single_setting_is_no_choice_and_a_limit_is_a_part_of_the_answer(answe
     assert answer.sentence == f"{gives} Nothing else was measured to compare it with."
     assert answer.lead is None
     within = dataclasses.replace(answer, limit=Limit(200.0))
-    assert within.sentence == f"{gives} No other setting with this batch is within 200 ms."
+    assert within.sentence == f"{gives} No other setting with this batch is known to be within 200 ms."
 
 
 def test_answers_of_one_name_say_what_tells_them_apart(answered, maker) -> None:

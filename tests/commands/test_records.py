@@ -85,10 +85,12 @@ def test_a_price_and_a_limit_on_a_percentile_are_of_whoever_asks(here, capsys, m
     told = " ".join(capsys.readouterr().out.split())
     assert (
         "fp32, batch 128 gives 991 samples/s, p99 of a step 60.0 ms. "
-        "No other setting with this batch is within 100 ms (p99)" in told
+        "No other setting with this batch is known to be within 100 ms (p99)" in told
     )
     assert re.search(r"cost of a million .* 1.01", told)
     assert "Costs are computed from these prices: cpu at 3.6 an hour (set by the user)." in told
+    assert main(["best", "--price-per-hour", "2,5"]) == 2
+    assert "--price-per-hour 2,5: should be a price above 0, such as 2.5, or" in capsys.readouterr().err
     assert main(["report", "--price-per-hour", "3.6"]) == 0
     (table,) = (here / "runs").rglob("cells.csv")
     costs = [float(row["cost_per_million_samples"]) for row in csv.DictReader(table.read_text().splitlines())]

@@ -78,7 +78,7 @@ class Answer:
         lead = self.lead
         if lead is None:
             if within:
-                return f"{self.gives} No other setting with this batch is{within}."
+                return f"{self.gives} No other setting with this batch is known to be{within}."
             if self.others:
                 return f"{self.gives} No other setting was measured with this batch."
             return f"{self.gives} Nothing else was measured to compare it with."

@@ -138,7 +138,7 @@ class Results(list[Result]):
         limit = None if latency_ms is None else Limit(latency_ms, percentile)
         cells = [inside.fastest for group in ranked if (inside := group.within(limit)) is not None]
         if not cells:
-            raise UserError("best: no ok cell" + ("" if limit is None else f" is within {limit}"))
+            raise UserError("best: no ok cell" + ("" if limit is None else f" is known to be within {limit}"))
         fastest = max(cells, key=lambda cell: cell.speed or 0.0)
         return next(result for result in self if result._cell.measured_key == fastest.measured_key)
 

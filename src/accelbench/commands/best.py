@@ -2,7 +2,6 @@
 
 import shlex
 from argparse import Namespace
-from typing import TYPE_CHECKING
 
 from rich.console import Console
 
@@ -45,9 +44,6 @@ RULES = (
     Rule("mode not_settings", "best: with {mode}, give name=value,value and no folder"),
     Rule("!mode not_a_folder", f"best: expects the folder of records. Settings such as model=cnn are only for {MODES}"),
 )
-
-if TYPE_CHECKING:
-    pass
 
 
 @command(
@@ -145,6 +141,7 @@ def _serve(chosen: Namespace, console: Console) -> int:
 
 def _show_best(chosen: Namespace, console: Console) -> int:
     from accelbench.answers.headline import beside_speeds, tips
+    from accelbench.answers.process import NOT_RUN
     from accelbench.answers.reference import Limit, choices, groups
     from accelbench.answers.sentences import answers
     from accelbench.answers.words import disturbed_text, workload_text
@@ -165,10 +162,12 @@ def _show_best(chosen: Namespace, console: Console) -> int:
     notes = [note for sweep in read for note in sweep.notes]
     notes += price_notes((cell.row for cell in cells), prices)
     notes += [f"{cell.label}: {disturbed_text(cell)}" for cell in cells if cell.disturbed]
+    if num := sum(process.outcome == NOT_RUN for process in planned):
+        notes.append(f"{num} of {len(planned)} planned processes have not run yet")
     speeds = beside_speeds(cells) if limit is None else []
     answered = answers(cells, limit)
     if not answered and not speeds:
-        problem = "best: no ok cell" + ("" if limit is None else f" is within {limit}")
+        problem = "best: no ok cell" + ("" if limit is None else f" is known to be within {limit}")
         unread = [process.problem for process in planned if process.problem]
         say(console, "\n  ".join([problem, *unread[:1], *notes]))
         return 1
@@ -182,7 +181,9 @@ def _show_best(chosen: Namespace, console: Console) -> int:
         explained = [NOTE]
     searched = [line for sweep in read if sweep.race and limit is None for line in sweep.race.answers]
     missing = [
-        f"{workload_text(one.fastest)}: no cell is within {limit}" for one in groups(cells) if not one.within(limit)
+        f"{workload_text(one.fastest)}: no cell is known to be within {limit}"
+        for one in groups(cells)
+        if not one.within(limit)
     ]
     for note in [*missing, *explained, *searched, *tips(cells), *notes]:
         presentation.say(console, note, "dim")

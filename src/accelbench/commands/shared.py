@@ -140,7 +140,7 @@ def costs(chosen: Namespace, project: Path | None) -> "dict[Device, Cost]":
             per_hour = float(number)
         except ValueError:
             per_hour = 0.0
-        if not 0 < per_hour < math.inf:
+        if not 0 < per_hour < math.inf or (not sign and price != text):
             wanted = "a price above 0, such as 2.5, or one for each device: gpu=2.5,cpu=0.1"
             raise UserError(f"--price-per-hour {text}: should be {wanted}")
         for device in [Device(name)] if sign else Device:
