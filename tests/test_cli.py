@@ -271,7 +271,7 @@ def test_a_mistake_that_only_the_cells_process_finds_is_exit_status_2_and_a_reco
 
 
 def test_ctrl_c_leaves_what_was_measured_the_answer_so_far_and_the_command_that_goes_on(faulty, monkeypatch, capsys):
-    measure, stop = Session.measure, Mock(side_effect=KeyboardInterrupt)
+    measure, stop = Session.measure, lambda *_: signal.raise_signal(signal.SIGTERM)
     words = ["-m", "mode=infer", "tracking=none", "batch_size=8,16,32"]
     with monkeypatch.context() as patched:
         patched.setattr(Session, "__enter__", stop)
@@ -285,6 +285,8 @@ def test_ctrl_c_leaves_what_was_measured_the_answer_so_far_and_the_command_that_
     assert (folder := re.fullmatch("Interrupted; 2 of 3 cells have their record, in (runs/.*)", said)[1]) in out
     assert "Page  accelbench report" in out
     assert again == f"To go on: the same command with out={folder}"
+    assert main(["best", folder]) == 0
+    assert "1 of 3 planned processes have not run yet" in capsys.readouterr().out
     assert main([*words, f"out={folder}"]) == 0
     assert "2 of 3 cells have their record already." in capsys.readouterr().out
 

@@ -50,7 +50,7 @@ def show_card(record: Record, path: str, console: Console, *, says_why: bool = T
     """Prints the card of a record, whatever its status. The record's file is at `path`.
 
     Unknown numbers are left out. If `says_why`, the card has the reason of a failure; otherwise the reason is already
-    on the screen. If `is_verbose`, the card has all remarks, and how each check was made.
+    on the screen. If `is_verbose`, the card has all remarks.
     """
     row = summarise(record)
     width = min(console.width - len(INDENT) - 1, MAX_WIDTH)
