@@ -89,6 +89,21 @@ def test_a_folder_without_init_is_refused_where_another_interpreter_has_a_packag
     check("space.nets.Net", there)
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "from helper import Net",
+        "import os; import helper",
+        "try: from helper import Net",
+        "import re, \\\n helper as h",
+    ],
+)
+def test_what_a_module_imports_belongs_to_the_code(folder, text):
+    (folder / "my_nets.py").write_text(f"{text}\nclass Net: pass\n")
+    (folder / "helper.py").write_text("class Net: pass\n")
+    assert Path("helper.py") in source_files("model.target", "my_nets.Net")
+
+
 def test_modules_that_a_text_may_import_without_naming_them_belong_to_the_code(folder):
     (folder / "my_nets.py").write_text("import importlib\nNet = importlib.import_module('help' + 'er').Net\n")
     (folder / "helper.py").write_text("class Net: pass\n")

@@ -1,4 +1,5 @@
 import dataclasses
+import json
 
 import pytest
 
@@ -87,3 +88,9 @@ def test_cells_of_one_label_are_told_apart_by_the_settings_in_which_they_differ(
     names = labels(cells)
     assert len(set(names.values())) == len({cell.id for cell in cells})
     assert [names[cell.id] for cell in cells[-2:]] == [cell.label for cell in cells[-2:]]
+
+
+def test_a_search_of_an_earlier_release_is_readable(tmp_path):
+    processes = [{"record": f"{'0' * 12}-0123456{at}", "is_full": at == 1, "value": 3.0} for at in range(2)]
+    (tmp_path / "race.json").write_text(json.dumps({"by": "latency", "answers": ["A."], "processes": processes}))
+    assert plan_file.read_race(tmp_path) == plan_file.RaceFile(answers=["A."], short=[processes[0]["record"]])

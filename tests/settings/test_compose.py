@@ -215,6 +215,15 @@ def test_each_cell_keeps_the_words_that_ask_for_it_again(project):
     asked = ["-m", "mode=infer", "precision=fp32,bf16", "out=runs/x", "repeats=2"]
     asked += ["model=custom", "model.target=my.Net", "model.args.text='a b'"]
     cells, options = cells_of(compose(asked))
-    for cell in cells:
-        again, _ = one_cell(options.words_of[cell.id])
-        assert dataclasses.replace(again, suite=cell.suite, repeat=cell.repeat) == cell
+    line = "'model=cnn protocol=fit,window'"  # of the profile's settings, fit uses none
+    (project / "params.yaml").write_text(SUITE.replace("measure_s=1", "measure_s=2") % line)
+    for made, of_sweep in [(cells, options), cells_of(compose(["-m", "suite=demo"]))]:
+        for cell in made:
+            first = dataclasses.replace(cell, repeat=0)
+            again, _ = one_cell(of_sweep.words_of[first.id])
+            assert dataclasses.replace(again, suite=cell.suite) == first
+
+
+def test_cells_with_the_same_names_of_settings_do_not_share_a_mapping(project):
+    jobs = compose(["-m", *OWN, "model.args.cfg={a:1},{b:2}"])
+    assert [job.model.args["cfg"] for job in jobs] == [{"a": 1}, {"b": 2}]

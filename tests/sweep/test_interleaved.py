@@ -34,6 +34,8 @@ def test_the_plan_has_a_folder_of_its_own_and_five_rounds_and_one_that_holds_rec
     assert longer.is_second[:4] == drawn.is_second
     others = {tuple(plan(tmp_path, options=make_options(out=f"runs/{i}"))[0].is_second) for i in range(20)}
     assert len(others) > 5  # each folder has an order of its own
+    sides = [(make_cell(), make_options(words_of={name: name})) for name in "AB"]
+    assert interleaved.plan_runs(*sides, 2, tmp_path)[1].words_of == {"A": "A", "B": "B"}
     (tmp_path / "runs/mine/0123456789ab-01234567.json").touch()
     with pytest.raises(UserError, match="out=runs/mine: has records of other cells"):
         plan(tmp_path, options=MINE)

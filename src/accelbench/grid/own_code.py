@@ -18,10 +18,11 @@ from accelbench.errors import UserError, asking
 from accelbench.schema.cell import Cell
 from accelbench.schema.serialize import read_bytes
 
-FROM = re.compile(rb"^[ \t]*from[ \t]+(\w+)", re.MULTILINE)  # not relative imports: they are from the same package
-IMPORT = re.compile(rb"^[ \t]*import[ \t]+(.+)", re.MULTILINE)
+# Statements also follow `;` or `:` in a line. Relative imports do not match: they are from the same package.
+FROM = re.compile(r"(?:^|[;:])[ \t]*from[ \t]+(\w+)", re.MULTILINE)
+IMPORT = re.compile(r"(?:^|[;:])[ \t]*import[ \t]+((?:\\\n|[^\n;#])+)", re.MULTILINE)
 # A module whose text matches may import modules that its text does not name.
-HIDES = re.compile(rb"import_module|__import__|import_from_string|spec_from|runpy|pkgutil")
+HIDES = re.compile(r"import_module|__import__|import_from_string|spec_from|runpy|pkgutil")
 # Names of modules whose version is a part of the identity.
 VERSIONED = {*sys.stdlib_module_names, *COMPUTING, *(name.replace("-", "_") for name in COMPUTING)}
 
@@ -63,7 +64,7 @@ def source_files(flag: str, path: str) -> dict[Path, Path]:
     known = {root, *sys.stdlib_module_names}
     todo = list(files.values())
     while todo:
-        text = read_bytes(todo.pop())
+        text = read_bytes(todo.pop()).decode(errors="replace")
         if HIDES.search(text):
             files |= {Path(file.name): file for file in home.glob("*.py") if file.is_file()}
         for name in _names_in(text) - known:
@@ -88,12 +89,12 @@ def _files_of(spec: ModuleSpec) -> dict[Path, Path]:
     return {name: file for name, file in files.items() if file.is_file()}
 
 
-def _names_in(text: bytes) -> set[str]:
+def _names_in(text: str) -> set[str]:
     """Returns the first names in the dotted paths that a module imports, such as `helpers` of helpers.deep.tools."""
     names = FROM.findall(text)
     for line in IMPORT.findall(text):
-        names += re.findall(rb"(?:^|,)[ \t]*(\w+)", line)
-    return {name.decode() for name in names}
+        names += re.findall(r"(?:^|,)[\s\\]*(\w+)", line)
+    return set(names)
 
 
 def check_own_code(cells: Iterable[Cell]) -> None:

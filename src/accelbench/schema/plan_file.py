@@ -181,4 +181,7 @@ def read_race(folder: Path) -> RaceFile | None:
     if is_missing(path):
         return None
     with records.explained(path, "search", "; run the search again"):
-        return load(RaceFile, safe(read_json(path)))
+        values = safe(read_json(path))
+        if "processes" in values:  # of an earlier release
+            values["short"] = [process["record"] for process in values["processes"] if not process["is_full"]]
+        return load(RaceFile, values)

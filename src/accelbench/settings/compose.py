@@ -1,7 +1,6 @@
 """Composes words into configurations and cells, with Hydra's compose API."""
 
 import copy
-import re
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -41,42 +40,51 @@ def cells_of(configs: list[config.RunConfig]) -> tuple[list[Cell], config.SweepO
             pairs.append(to_cell.cell_and_options(run))
         except UserError as error:
             raise UserError(f"{run.where}: {error}") if run.where else error from error
-    check_read(configs)
+    useless = check_read(configs)
     options = pairs[0][1]
     for _, other in pairs:
         if names := config.differing_options(options, other):
             raise UserError(f"{names}: applies to a whole sweep: give it only one value")
     suites.check_cells(len(pairs) * options.repeats, f"repeats={options.repeats}")
-    cells = []
     words = {}
     of_sweep = {field.name for field in fields(options)}
-    for run, (cell, _) in zip(configs, pairs, strict=True):
-        of_cell = shlex.join(word for word in run.words if re.split("[=.]", word)[0] not in of_sweep)
-        for more in range(options.repeats):
-            cells.append(replace(cell, repeat=cell.repeat + more))
-            words[cells[-1].id] = of_cell
+    for run, (cell, _), unread in zip(configs, pairs, useless, strict=True):
+        typed = {name: word for name, word in _typed(run).items() if name.split(".")[0] not in of_sweep}
+        words[replace(cell, repeat=0).id] = shlex.join(word for name, word in typed.items() if name not in unread)
     options = replace(options, is_auto=any(one.is_auto for _, one in pairs), words_of=words)
     in_project = params.load(project.workplace().project)
     if options.suite in in_project.suites:
         suite = suites.read_suite(in_project, options.suite)
         options = replace(options, title=suite.title or options.suite, study=suite.study)
-    return cells, options
+    return [replace(cell, repeat=cell.repeat + more) for cell, _ in pairs for more in range(options.repeats)], options
 
 
-def check_read(configs: Iterable[config.RunConfig]) -> None:
-    """Raises a UserError if the user typed a setting that affects none of the cells."""
+def check_read(configs: Iterable[config.RunConfig]) -> list[dict[str, str]]:
+    """Raises a UserError if the user typed a setting that affects none of the cells.
+
+    Returns the settings that do not affect a cell, with the reasons, for each of `configs`.
+    """
+    all_useless = []
     sentences: dict[str, str] = {}
     read: set[str] = set()
     for run in configs:
-        words = [word.lstrip("+") for word in run.words]
-        typed = {word.partition("=")[0]: word for word in words}
+        typed = _typed(run)
         useless = to_cell.RunFacts(run).useless(NEEDS, typed)
+        all_useless.append(useless)
         read |= typed.keys() - useless.keys()
         for name, sentence in useless.items():
-            sentences.setdefault(name, f"{run.where}: {sentence}" if run.where else sentence)
+            if name not in run.of_profile:
+                sentences.setdefault(name, f"{run.where}: {sentence}" if run.where else sentence)
     for name, sentence in sentences.items():
         if name not in read:
             raise UserError(sentence)
+    return all_useless
+
+
+def _typed(run: config.RunConfig) -> dict[str, str]:
+    """Maps the name of each setting that was asked for to its word."""
+    words = [word.lstrip("+") for word in run.words]
+    return {word.partition("=")[0]: word for word in words}
 
 
 def compose(words: Sequence[str]) -> list[RunConfig]:
@@ -160,8 +168,8 @@ def runs_of(jobs: Iterable[Sequence[str]]) -> Iterator[RunConfig]:
     parsed = cache(parse)
     of_files = cache(_composed)  # not across calls, because files may change
 
-    @cache
-    def composed(choices: tuple[str, ...]) -> DictConfig:
+    @cache  # a copy takes 4 ms, so jobs that set the same names share it; a mapping is merged into it, and stays there
+    def composed(choices: tuple[str, ...], names: tuple[str, ...]) -> DictConfig:
         alone = [word for word in choices if word.partition("=")[0] in ALONE]
         config = copy.deepcopy(of_files(*(word for word in choices if word not in alone)))
         for word in alone:
@@ -174,7 +182,8 @@ def runs_of(jobs: Iterable[Sequence[str]]) -> Iterator[RunConfig]:
         choices = tuple(word for word in words if not _is_value(word))
         values = {word.partition("=")[0]: parsed(word) for word in words if _is_value(word)}
         try:
-            config = copy.deepcopy(composed(choices))
+            names = (word if "{" in word else word.partition("=")[0] for word in words if _is_value(word))
+            config = composed(choices, tuple(names))
             for override in values.values():
                 OmegaConf.update(config, override.key_or_group, override.value(), merge=True)
             run = OmegaConf.to_object(config)
@@ -184,9 +193,7 @@ def runs_of(jobs: Iterable[Sequence[str]]) -> Iterator[RunConfig]:
                 raise UserError(f"{where}: {mistake}") from error
             raise
         assert isinstance(run, RunConfig), "conf/config.yaml starts from the schema"
-        of_profile = getattr(words, "of_profile", ())
-        typed = tuple(word for word in words if word.partition("=")[0] not in of_profile)
-        yield replace(run, where=where, words=typed)
+        yield replace(run, where=where, words=tuple(words), of_profile=getattr(words, "of_profile", ()))
 
 
 def _composed(*choices: str) -> DictConfig:

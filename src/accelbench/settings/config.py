@@ -5,7 +5,7 @@ not import Hydra, so that help texts appear fast.
 """
 
 import types
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import MISSING as NO_DEFAULT
 from dataclasses import asdict, dataclass, field, fields
 from enum import StrEnum
@@ -171,8 +171,9 @@ class RunConfig(SweepSettings, Options, RunSettings):
     optimizer: OptimizerConfig = OptimizerConfig()
     # The line of params.yaml that asked for the run. It is no setting.
     where: str = field(default="", metadata={"omegaconf_ignore": True})
-    # The words that asked for the run, without the words of a profile. It is no setting.
+    # The words that asked for the run, and the names of settings that only a profile sets. They are no settings.
     words: tuple[str, ...] = field(default=(), compare=False, metadata={"omegaconf_ignore": True})
+    of_profile: Collection[str] = field(default=(), compare=False, metadata={"omegaconf_ignore": True})
 
 
 # Setting that chooses a file in conf/<setting>/ -> the kind of thing that it chooses.
@@ -225,7 +226,7 @@ class SweepOptions(SweepSettings):
     is_auto: bool = False  # whether accelbench chose the device
     waits_s: float | None = None  # longest wait for another measurement to end; None: no limit
     ends_after_s: float | None = None  # no cell starts later than this after the start of measuring
-    words_of: Mapping[str, str] = field(default_factory=dict)  # id of a cell -> words that ask for it
+    words_of: Mapping[str, str] = field(default_factory=dict)  # id of a cell with repeat=0 -> words that ask for it
 
 
 def differing_options(first: SweepOptions, second: SweepOptions) -> str:

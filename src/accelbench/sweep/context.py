@@ -133,7 +133,9 @@ class SweepContext:
             replace(item, planned_in=self.planned_in(item.cell)) if item.cell.protocol == Protocol.target else item
             for item in wanted
         ]
-        wanted = [replace(item, words=options.words_of.get(item.cell.id, item.words)) for item in wanted]
+        for at, item in enumerate(wanted):
+            words = options.words_of.get(replace(item.cell, repeat=0).id, item.words)
+            wanted[at] = replace(item, words=words)
         plan = plan_file.PlanFile(
             suite=options.suite, title=options.title, study=options.study, profile=options.profile, cells=wanted
         )

@@ -53,7 +53,7 @@ def plan_runs(
     ids = {cell.id for cell in runs.cells}
     if any(path.name.partition("-")[0] not in ids for path in (root / folder).glob(RECORDS)):
         raise UserError(f"out={folder}: has records of other cells: name another folder")
-    return runs, replace(options, out=folder)
+    return runs, replace(options, out=folder, words_of={**options.words_of, **second[1].words_of})
 
 
 def why_pointless(sides: Sequence[Sequence[Cell]]) -> str | None:
