@@ -1,4 +1,4 @@
-"""A disturbed cell is in no answer: its false speed, ten times the quiet one's, is shown only beside the reason."""
+"""A disturbed cell is in no answer: its false speed, ten times the quiet one's, is shown nowhere."""
 
 import dataclasses
 import io
@@ -14,6 +14,7 @@ from accelbench.report import build, read
 from accelbench.report.contents import compose
 from accelbench.report.tables import all_cells, outcomes
 from accelbench.schema.vocab import Precision
+from accelbench.sinks.mlflow_fields import NOTE, of_process
 from beside import REASON, make_record, quiet
 from fakes import make_cell, write_sweep
 
@@ -51,7 +52,7 @@ def test_a_report_counts_it_says_why_and_names_another_cell_the_best(folder):
     assert (metrics["ok"], metrics["failed"], metrics["faster"]) == (2, 1, 0)
 
 
-def test_the_page_and_best_show_its_speed_beside_the_reason_and_answer_with_another(folder, capsys):
+def test_the_page_and_best_show_the_reason_and_answer_with_another(folder, capsys):
     (sweep,) = read.read_all(folder)
     cells = all_cells.cells([sweep], [])
     rows = [dict(zip(cells["names"], values, strict=True)) for values in cells["rows"]]
@@ -60,6 +61,13 @@ def test_the_page_and_best_show_its_speed_beside_the_reason_and_answer_with_anot
     said = capsys.readouterr().out
     assert f"mlp-cpu-bf16-b32-infer: {TEXT}" in said
     assert "fp32, batch 32 is fastest here" in said
+
+
+def test_trackers_get_no_speed():
+    run = of_process(DISTURBED)
+    assert run.metrics.keys() <= {"peak_host_mb", "batch_size"}
+    assert f"**{TEXT}**" in run.tags[NOTE]
+    assert of_process(UNDISTURBED).metrics["speed"] == TRUE
 
 
 def test_a_comparison_leaves_it_out():

@@ -82,3 +82,13 @@ def test_energy_is_unknown_where_the_idle_power_or_a_counter_is():
     unknown = [(Device.cpu, {"cpu_energy_j": 60.0}), (Device.cpu, {}), (Device.gpu, IDLE_W), (Device.tpu, IDLE_W)]
     for device, idle in unknown:
         assert per_sample(device, make_measurement(**STEADY), STEADY_50_W, idle) is None
+        assert per_sample(device, make_measurement(**STEADY), STEADY_50_W, idle) is None
+
+
+def test_the_energy_of_several_gpus_is_the_sum_of_theirs():
+    both = series(lambda t: 50, lambda t: 30, names=("gpu_0_energy_j", "gpu_1_energy_j"))
+    measured = make_measurement(**STEADY, num_devices=2)
+    idle = {"gpu_0_energy_j": 10.0, "gpu_1_energy_j": 5.0}
+    joules = per_sample(Device.gpu, measured, both, idle)
+    assert joules == pytest.approx((40 + 25) * 3 / 600, rel=0.02)
+    assert per_sample(Device.gpu, measured, both, {"gpu_0_energy_j": 10.0}) is None
