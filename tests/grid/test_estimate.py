@@ -21,7 +21,7 @@ from accelbench.measuring.schedule import breakdown
 from accelbench.schema import record as records
 from accelbench.schema.cell import Server, Window
 from accelbench.schema.vocab import Mode, Precision, Protocol
-from fakes import make_cell
+from fakes import make_cell, refuse_listing
 from grid.finished import MACHINE, finished, of_model
 
 STEPS = make_cell(protocol=Protocol.steps, steps=100)
@@ -97,7 +97,7 @@ def test_the_first_cell_of_a_host_waits_for_its_start():
     assert lengths([STEPS], found, started=[replace(STEPS, batch_size=8)]) == [second]
 
 
-def test_the_records_of_a_project_are_read_but_not_those_of_another_machine(tmp_path):
+def test_the_records_of_a_project_are_read_but_not_those_of_another_machine(tmp_path, monkeypatch):
     elsewhere = finished(replace(STEPS, batch_size=1), environment={"machine": {"cpu_name": "another"}})
     seen = [finished(STEPS, 0.1), elsewhere]
     for number, each in enumerate(seen):
@@ -107,6 +107,8 @@ def test_the_records_of_a_project_are_read_but_not_those_of_another_machine(tmp_
     assert seconds(read_evidence(tmp_path, MACHINE), STEPS) == seen[0].wall_s
     assert seconds(read_evidence(tmp_path, {"cpu_name": "another"}), STEPS) is not None
     assert seconds(read_evidence(tmp_path, {"cpu_name": "a third"}), STEPS) is None
+    refuse_listing(monkeypatch, tmp_path / "results/a")
+    assert seconds(read_evidence(tmp_path, MACHINE), STEPS) == seen[0].wall_s
 
 
 def test_whole_epochs_take_what_the_data_set_has():

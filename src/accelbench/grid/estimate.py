@@ -10,11 +10,13 @@ An estimate comes from the first of these sources that is available:
 
 import math
 from collections.abc import Collection, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from accelbench.engines.registry import host_spec
+from accelbench.errors import RefusedError
 from accelbench.measuring.schedule import LEAST_WARMUP, MIN_PHASED, MIN_SAMPLES, NUM_INFER_EPOCHS
 from accelbench.presentation import counted, duration
 from accelbench.project import RECORD_FOLDERS
@@ -179,7 +181,10 @@ def read_evidence(root: Path, machine: Mapping[str, Any]) -> Evidence:
         except OSError:
             return 0.0
 
-    paths = [path for folder in RECORD_FOLDERS for path in record_paths(root / folder)]
+    paths = []
+    for folder in RECORD_FOLDERS:
+        with suppress(RefusedError):  # an estimate is not worth a failed sweep
+            paths += record_paths(root / folder)
     newest = read_all(sorted(paths, key=modified_s)[-MAX_READ:])
     of_all = ((record, record.environment.get("home", record.environment)) for record in newest)
     return Evidence(record for record, home in of_all if home.get("machine") == machine)
