@@ -1,6 +1,7 @@
 """What is taken for a secret, and what is not."""
 
 import json
+import shlex
 from urllib.parse import quote
 
 import pytest
@@ -50,7 +51,7 @@ def test_the_value_of_a_variable_with_a_secrets_name_is_hidden_however_it_is_quo
     environ = {"SERVICE_TOKEN": ODD, "SSH_AUTH_SOCK": str(tmp_path), "DB_PASS": "red", "HOME": "/home/jane"}
     hide = secrets.masker(environ | {"PRIVATE_KEY": f"first line\n{HIDDEN}\n"})
     quoted = (quote(ODD), quote(ODD, safe=""), json.dumps(ODD), json.dumps(ODD, ensure_ascii=False))
-    for form in (ODD, repr(ODD), *quoted, ODD.replace("%", "%%")):
+    for form in (ODD, repr(ODD), shlex.join([ODD]), *quoted, ODD.replace("%", "%%")):
         assert "9Z" not in hide(f"sent {form}, and {HIDDEN}")
         assert HIDDEN not in hide(f"sent {form}, and {HIDDEN}")
     text = f"red {tmp_path} /home/jane"  # short, a path, and no secret

@@ -82,7 +82,7 @@ def _masker(values: frozenset[str]) -> Callable[[str], str]:
 
 
 def _quoted(value: str) -> set[str]:
-    """Returns the forms that a value can have in a text: plain, or quoted for repr, JSON, URLs and ini files."""
+    """Returns the forms of a value in a text: plain, or quoted for repr, JSON, URLs, ini files and shells."""
     return {
         value,
         repr(value)[1:-1],
@@ -91,6 +91,7 @@ def _quoted(value: str) -> set[str]:
         quote(value, errors="surrogateescape"),
         quote(value, safe="", errors="surrogateescape"),
         value.replace("%", "%%"),
+        value.replace("'", "'\"'\"'"),
     }
 
 
