@@ -111,6 +111,14 @@ def test_the_output_is_checked_even_if_requests_still_waited_at_the_end(tmp_path
     assert "outputs" in measurement.checked
 
 
+@pytest.mark.parametrize("name", [marked(engine, engine != Engine.onnxruntime) for engine in sorted(EXPORTING)])
+def test_inputs_with_names_are_served_by_the_engines_that_export(hosts, tmp_path, name):
+    outcome = hosts.run(own_cell("Tokens", "tokens", engine=name, timeout_s=300.0, **SERVES), tmp_path)
+    assert (outcome.status, outcome.reason) == (Status.ok, None), outcome.error
+    assert (outcome.measurement.serving.num_errors, outcome.measurement.serving.sizes) == (0, [])
+    assert "outputs" in outcome.measurement.checked
+
+
 @pytest.mark.parametrize("name", [marked(Engine.onnxruntime, slow=True)])
 def test_a_network_of_one_batch_size_is_not_served_by_an_engine_that_exports_it(hosts, tmp_path, name):
     outcome = hosts.run(own_cell("OnlyFour", "two_inputs", engine=name, **SERVES), tmp_path)

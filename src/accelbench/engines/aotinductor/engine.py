@@ -42,7 +42,7 @@ class AotInductor(Compiler):
 
     def __call__(self, call: Call) -> Sequence[Tensor]:
         with torch.inference_mode():
-            self.outputs = self.package(*call.args, **call.kwargs)
+            self.outputs = self.package(call.args, call.kwargs)
         return self.outputs
 
     def ran(self, call: Call) -> EngineReport:

@@ -97,7 +97,8 @@ class TensorOutputs(nn.Module):
         super().__init__()
         self.network = network
 
-    def forward(self, *args: Any, **kwargs: Any) -> tuple[Tensor, ...]:
+    # Not `*args` and `**kwargs`: torch.export has no dynamic shapes for these.
+    def forward(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Tensor, ...]:
         return tuple(tensors_in(self.network(*args, **kwargs)))
 
 
@@ -117,14 +118,12 @@ def program_of(network: nn.Module, call: Call) -> torch.export.ExportedProgram:
     If `call.any_size`, the first dimension of the inputs may have any size.
     Raises UnsupportedError if the export fails.
     """
-    args = call.args
-    kwargs = dict(call.kwargs)
+    inputs = call.args, dict(call.kwargs)
     shapes, exporter = None, "torch.export"
-    if call.any_size:  # the keys are the argument names of `TensorOutputs.forward`
-        named = {name: value for name, value in (("args", args), ("kwargs", kwargs)) if value}
+    if call.any_size:
         first: Any = {0: torch.export.Dim.DYNAMIC}
-        shapes = mapped(named, lambda tensor: first)
+        shapes = mapped(inputs, lambda tensor: first)
         exporter = "torch.export for any batch size (use server.max_batch=1, or engine=pytorch)"
     with skipping(exporter), torch.no_grad():
-        program = torch.export.export(TensorOutputs(network).eval(), args, kwargs, dynamic_shapes=shapes, strict=False)
+        program = torch.export.export(TensorOutputs(network).eval(), inputs, dynamic_shapes=shapes, strict=False)
     return program  # noqa: RET504  # mypy assumes that a context may suppress exceptions
