@@ -26,7 +26,7 @@ def main(words: Sequence[str]) -> int:
 
     If `torchrun` has started several ranks, only the first rank and ranks that fail print an outcome.
 
-    Returns the exit status: 0 if the cell is ok or skipped, 2 if it failed because of a mistake in its settings, else
+    Returns the exit status: 0 if the cell is ok or skipped, 2 if the user's settings or code are the reason, else
     1.
     """
     cell, data_folder = parse(words)

@@ -375,7 +375,7 @@ class Ended:
     status: Status  # how the cell ended
     reason: str | None = None  # why the status is not `ok`, in one line; None if it is `ok`
     error: str | None = None  # end of the traceback, of the process's output, or of the calls in which it hung
-    user_error: bool = False  # whether it failed by a mistake in the user's request; `reason` explains the mistake
+    user_error: bool = False  # whether the user's request or code is the mistake; `reason` explains it
     measurement: Measurement | None = None  # None if the cell ended before it measured
     system: SystemSeries | None = None  # None if the cell ended before its process started
 
