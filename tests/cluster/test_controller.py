@@ -178,6 +178,7 @@ def test_a_second_start_measures_what_is_new_and_what_failed_if_asked_for(projec
     changed = {name for name in before if files(project)[name] != before[name]}
     (failed,) = (f"{record.name}.json" for record in result.records if record.status == Status.failed)
     assert changed == {failed}
+    assert (project / SHARED / "replaced" / failed).read_bytes() == before[failed]
 
 
 @pytest.mark.slow

@@ -42,6 +42,7 @@ from accelbench.sweep.run import stands
 from accelbench.sweep.terminal import SweepProgress
 
 OF_NODE = ("nvidia-driver",)  # versions that may differ between nodes; nodes share all packages
+REPLACED = "replaced"  # folder for records of cells that were measured again
 POLL_S = 5.0
 
 
@@ -248,7 +249,7 @@ class Controller:
 
     def _collect(self, retry: Retry) -> dict[str, Record]:
         """Merges finished records into the sweep's folder, and writes a plan. Returns cell id -> valid record."""
-        # Records that are not valid are removed, because new records will have the same names.
+        # Records that are not valid are moved away, because new records will have the same names.
         folder, merged = self.context.folder, Merged()
         last = self._last_round()
         sources = [finished(part) for part in last.parts()] if last else []
@@ -265,8 +266,10 @@ class Controller:
             if stands(record, retry, cells[record.cell.id]):
                 done[record.cell.id] = record
                 continue
+            replaced = self.folder / REPLACED
+            replaced.mkdir(exist_ok=True)
             for path in folder.glob(f"{record.name}.*"):  # also its weights
-                path.unlink()
+                shutil.move(path, replaced / path.name)
         planned = [item for item in self.ready.planned if item.cell.id in done]
         self.context.write_plan([WantedCell(item.cell, done[item.cell.id].name, item.label) for item in planned])
         return done
