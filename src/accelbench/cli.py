@@ -79,11 +79,7 @@ def _run(words: list[str]) -> int:
         topic = next((word for word in rest[asked + 1 : asked + 2] if "=" not in word), "")
         print(command.help(topic), end="")
         return 0
-    chosen = command.parse(rest)
-    from accelbench.lifeline import ending_as_ctrl_c  # not at the top: this import takes 25 ms
-
-    with ending_as_ctrl_c():
-        return command.run(chosen, _Console(highlight=False))
+    return command.run(command.parse(rest), _Console(highlight=False))
 
 
 class _Console(Console):

@@ -14,6 +14,7 @@ from accelbench.errors import ChangedError, Interrupted
 from accelbench.grid.plan import Planned, Prepared, in_order
 from accelbench.isolation.hosts import Hosts
 from accelbench.judging.verdict import is_retried
+from accelbench.lifeline import ending_as_ctrl_c
 from accelbench.presentation import counted
 from accelbench.project import CONFIRMED, shown
 from accelbench.schema.cell import Cell
@@ -86,7 +87,7 @@ def _measure(context: SweepContext, ready: Prepared, delivery: Delivery) -> list
     if records:
         context.say(f"{len(records)} of {len(ready.planned)} cells have their record already.")
     ends_s = time.monotonic() + (context.options.ends_after_s or math.inf)
-    with Session(context, ready, todo) as session:
+    with ending_as_ctrl_c(), Session(context, ready, todo) as session:
         context.write_plan(ready.planned)  # not earlier, since the session may refuse the cells
         if sum(item.skip_reason is None for item in todo) > 1:
             delivery.open()  # while the host imports its framework
