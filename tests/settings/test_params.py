@@ -16,6 +16,7 @@ def written(root, text):
     ("text", "told"),
     [
         *(("suites: [", "not readable"), (b"\xff\xfe\x00\x01", "not readable")),
+        ("suites: {a: {}, b: {}, a: {}}", "not readable (while constructing a mapping"),
         ("- a\n- b", "should be `object`, got `array`"),
         ("profil: quick", "Object contains unknown field `profil`"),
         ("suites: {text: mnist}", "suites[...]: should be `object`, got `str`"),

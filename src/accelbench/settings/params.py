@@ -7,6 +7,8 @@ from typing import Any
 
 import yaml
 from msgspec import Struct
+from omegaconf import OmegaConf
+from omegaconf.errors import OmegaConfBaseException
 
 from accelbench.data.obtain import find
 from accelbench.errors import UnknownChoiceError, UserError
@@ -19,7 +21,6 @@ from accelbench.schema.text import one_line
 from accelbench.schema.vocab import Device
 from accelbench.settings.config import Profile, Retry
 
-_parsed = cache(yaml.safe_load)  # parsing takes long; callers must not change the values
 Section = dict[str, dict[str, Any]]  # name -> settings
 
 
@@ -48,7 +49,7 @@ def load(project: Path | None) -> Params:
         return Params()
     try:
         values = _parsed(read_bytes(project / PARAMS).decode())
-    except (OSError, ValueError, yaml.YAMLError, UserError) as error:
+    except (OSError, ValueError, yaml.YAMLError, OmegaConfBaseException, UserError) as error:
         raise UserError(f"{PARAMS}: not readable ({' '.join(str(error).split())})") from error
     try:
         params = typed(Params, values)
@@ -61,6 +62,12 @@ def load(project: Path | None) -> Params:
                 "begin with a letter or a digit"
             )
     return params
+
+
+@cache
+def _parsed(text: str) -> Any:
+    """Parses the file's text, which takes long. Callers must not change the values. Equal keys raise YAMLError."""
+    return OmegaConf.to_container(OmegaConf.create(text))
 
 
 def suite_names(project: Path | None) -> list[str]:
