@@ -89,7 +89,7 @@ MEASURES = {"engines", "measuring", "judging", "isolation", "data", "devices", "
 OF_NOTEBOOK = (f"{PACKAGE}/api/run.py", f"{PACKAGE}/api/measure.py", f"{PACKAGE}/api/results.py")
 OF_PAGE = (f"{PACKAGE}/report/build.py", f"{PACKAGE}/report/templates", "studies")
 OF_MLFLOW = (f"{PACKAGE}/sinks/mlflow_fields.py", f"{PACKAGE}/sinks/ui.py", f"{PACKAGE}/sinks/view.json")
-OF_BOUND = ("docs/serving_bound.py", f"{PACKAGE}/stats/requests.py")
+OF_BOUND = ("docs/serving_bound.py", f"{PACKAGE}/stats/request_latencies.py")
 OF_DVC = (f"{PACKAGE}/report/dvc_plots.py", f"{PACKAGE}/report/templates/dvc_plots.html", ".dvc/plots")
 
 

@@ -7,7 +7,7 @@ import numpy as np
 from scipy.special import betainc
 
 from accelbench.schema.vocab import Verdict
-from accelbench.stats.requests import RISK, Run, verdict
+from accelbench.stats.request_latencies import RISK, Run, verdict
 
 OUT = Path(__file__).parent / "images" / "serving-bound.svg"
 RUNS, BEFORE = 1_000, 20_000  # BEFORE: requests that fill the queue as usual, and are not judged

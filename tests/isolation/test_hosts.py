@@ -14,7 +14,7 @@ import pytest
 from accelbench.devices import allocators
 from accelbench.isolation import hosts as module
 from accelbench.isolation.hosts import SUBSTITUTING, Hosts
-from accelbench.isolation.sampler import descendants
+from accelbench.isolation.usage_sampler import descendants
 from accelbench.judging.verdict import judge
 from accelbench.schema.cell import Options
 from accelbench.schema.vocab import Allocator, Precision, Status

@@ -10,7 +10,7 @@ from accelbench.schema.cell import Server
 from accelbench.schema.vocab import Verdict
 from accelbench.search.rates import Candidate
 from accelbench.serving.batcher import num_requests
-from accelbench.stats.requests import Probe, Run, num_requests_for, rate_bounds, verdict
+from accelbench.stats.request_latencies import Probe, Run, num_requests_for, rate_bounds, verdict
 
 OVERHEAD_S, OFFLINE_S = 4.0, 12.0  # of a process, and of what comes before
 BATCH = 8

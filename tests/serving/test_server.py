@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from accelbench.errors import UserError
-from accelbench.isolation.sampler import children
+from accelbench.isolation.usage_sampler import children
 from accelbench.schema.cell import Server
 from accelbench.schema.vocab import Protocol
 from accelbench.serving import server as serving

@@ -1,7 +1,7 @@
 """How many requests per second each setting serves within a latency limit. All reports show these numbers.
 
 A probe is a process that served requests at one rate. The rate at which a setting's latency reaches the limit is
-estimated from all probes of the setting (`stats/requests.py`).
+estimated from all probes of the setting (`stats/request_latencies.py`).
 """
 
 import math
@@ -18,8 +18,8 @@ from accelbench.schema.cell import Cell, Server
 from accelbench.schema.measurement import Serving
 from accelbench.schema.serialize import grouped
 from accelbench.schema.vocab import Protocol, Status, Verdict
-from accelbench.stats import requests
-from accelbench.stats.requests import MIN_JOINED
+from accelbench.stats import request_latencies
+from accelbench.stats.request_latencies import MIN_JOINED
 
 # Load of a probe with too few requests for the percentile: so far below the limit that the probe decides nothing.
 UNKNOWN_LOAD = 0.01
@@ -38,7 +38,7 @@ def work_of(cell: Cell) -> Cell:
     return replace(setting_of(cell), server=server)
 
 
-def probe_of(serving: Serving, server: Server) -> requests.Probe:
+def probe_of(serving: Serving, server: Server) -> request_latencies.Probe:
     """Returns what one probe shows about the highest rate within the limit."""
     verdict = serving.verdict or Verdict.unknown
     num_missed = serving.num_missed or 0
@@ -49,7 +49,7 @@ def probe_of(serving: Serving, server: Server) -> requests.Probe:
     has_grown = serving.ended_early is not None and verdict == Verdict.fails
     if has_grown or (load == UNKNOWN_LOAD and num_missed > (1 - server.percentile / 100) * serving.num_requests):
         load = math.inf
-    return requests.Probe(
+    return request_latencies.Probe(
         rate=server.rate,
         num=serving.num_requests,
         num_missed=num_missed,
@@ -62,7 +62,7 @@ def probe_of(serving: Serving, server: Server) -> requests.Probe:
 class Probe(NamedTuple):
     """A process that served requests at one rate."""
 
-    seen: requests.Probe
+    seen: request_latencies.Probe
     seed: int  # of the requests' arrivals
     cell: MeasuredCell
     process: Process  # of the cell
@@ -75,7 +75,7 @@ class Capacity:
     what: str  # model, mode, data, and the place if there are several
     setting: str  # such as `fp32 openvino, batches of at most 8, 2 ms delay`
     probes: list[Probe]  # at least one, by rising rate
-    low: float | None  # see `requests.rate_bounds`
+    low: float | None  # see `request_latencies.rate_bounds`
     high: float | None
     # Whether several probes together give `low` and `high`, or probes with two seeds passed. It is false if most
     # processes were invalid.
@@ -155,7 +155,7 @@ def _capacity(group: Group, cells: Sequence[MeasuredCell]) -> Capacity | None:
     words = [group.setting(first), "one at a time" if batch == 1 else f"batches of at most {batch}"]
     words += [f"{server.max_delay_ms:g} ms delay"] if server.max_delay_ms else []
     words += [f"{server.workers} workers"] if server.workers > 1 else []
-    low, high, num_joined = requests.rate_bounds([probe.seen for probe in ordered], server.percentile)
+    low, high, num_joined = request_latencies.rate_bounds([probe.seen for probe in ordered], server.percentile)
     passed = [probe for probe in ordered if probe.seen.verdict == Verdict.passes and probe.seen.rate >= (low or 0)]
     is_repeated = low is None or len({probe.seed for probe in passed}) > 1
     is_sure = num_joined >= MIN_JOINED if num_joined else is_repeated

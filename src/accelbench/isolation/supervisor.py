@@ -24,7 +24,7 @@ from accelbench.devices.gpu import in_use
 from accelbench.devices.proc import oom_kills
 from accelbench.isolation import child
 from accelbench.isolation.messages import Do, Outcome, Request, decode, encode
-from accelbench.isolation.sampler import PAUSE_S, Sampler, children, end_orphans
+from accelbench.isolation.usage_sampler import PAUSE_S, Sampler, children, end_orphans
 from accelbench.lifeline import adopt_orphans
 from accelbench.schema.secrets import masked
 from accelbench.schema.vocab import Device, Status

@@ -2,14 +2,14 @@
 
 A probe is a process that serves requests with one setting, at one rate, for a chosen time. This module uses neither
 records nor clocks, so tests can simulate whole searches. The estimate of the highest rate is best if there are probes
-below and above this rate (`stats/requests.py`).
+below and above this rate (`stats/request_latencies.py`).
 """
 
 from dataclasses import dataclass, field
 
 from accelbench.grid.plan import Planned
 from accelbench.serving.batcher import MAX_REQUESTS
-from accelbench.stats.requests import MAX_LOAD, MIN_JOINED, Probe, rate_at_limit, rate_bounds
+from accelbench.stats.request_latencies import MAX_LOAD, MIN_JOINED, Probe, rate_at_limit, rate_bounds
 
 MIN_S = 5.0  # shortest probe
 NUM_PROBES = 5  # the time is divided for this number of probes of the best setting

@@ -25,7 +25,7 @@ from accelbench.schema.vocab import UNEXPECTED, Protocol, Status
 from accelbench.search.base import BaseSearch, search_alone
 from accelbench.search.rates import MAX_INVALID, Candidate
 from accelbench.settings.config import SweepOptions
-from accelbench.stats.requests import num_requests_for
+from accelbench.stats.request_latencies import num_requests_for
 from accelbench.sweep.context import SweepContext
 
 FIRST_S = 2.0  # seconds of single requests, and then of all requests at once, to see what rates a setting can reach

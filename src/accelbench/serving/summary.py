@@ -14,7 +14,7 @@ from accelbench.schema.vocab import Protocol, Verdict
 from accelbench.serving.batcher import TIME_LIMIT, Times
 from accelbench.serving.server import LATE, Served
 from accelbench.stats.order_statistics import Sample
-from accelbench.stats.requests import Bound, Run, num_requests_for, verdict
+from accelbench.stats.request_latencies import Bound, Run, num_requests_for, verdict
 
 PERCENTILES = (50.0, 90.0, 99.0, 99.9)
 ROWS = ("due", "issued", "dispatched", "done")  # rows of the file, in ns of one clock; -1: did not happen, or unknown
@@ -23,9 +23,10 @@ ROWS = ("due", "issued", "dispatched", "done")  # rows of the file, in ns of one
 def summarised(served: Served, cell: Cell) -> Serving:
     """Summarises the requests of `cell` for its record.
 
-    With `protocol=server`, slow answers come in clusters. So `stats.requests` computes the bounds of each percentile,
-    and decides whether the latency limit was met. If queries follow one another, `Sample.percentile_interval` computes
-    the bounds. With `protocol=offline`, there are no latencies, because all requests are due at once.
+    With `protocol=server`, slow answers come in clusters. So `stats.request_latencies` computes the bounds of each
+    percentile, and decides whether the latency limit was met. If queries follow one another,
+    `Sample.percentile_interval` computes the bounds. With `protocol=offline`, there are no latencies, because all
+    requests are due at once.
     """
     due = served.due
     done = served.done

@@ -63,7 +63,7 @@ class RunFacts(Asked):
 
     @property
     def least_requests(self) -> int:
-        from accelbench.stats.requests import num_requests_for  # imports numpy
+        from accelbench.stats.request_latencies import num_requests_for  # imports numpy
 
         return num_requests_for(self.run.server.percentile)
 

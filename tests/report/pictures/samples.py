@@ -6,7 +6,7 @@ from accelbench.schema.cell import Server
 from accelbench.schema.measurement import Breakdown, Quantile, Serving, Work
 from accelbench.schema.serialize import plain
 from accelbench.schema.vocab import Mode, Protocol
-from accelbench.stats.requests import CAREFUL, Misses, share_bounds, verdict
+from accelbench.stats.request_latencies import CAREFUL, Misses, share_bounds, verdict
 from fakes import make_ceilings
 
 PHASES = {"data_wait": [1e-3] * 4, "forward": [6e-3] * 4, "backward": [2e-3] * 4, "framework": [1e-3] * 4}

@@ -14,7 +14,7 @@ from typing import Any
 from torch import Tensor
 
 from accelbench.engines.goal import GoalRun
-from accelbench.engines.lightning.loop import KEEPS_BATCH
+from accelbench.engines.lightning.timed_loop import KEEPS_BATCH
 from accelbench.engines.lightning.trainer_run import NetworkRun
 from accelbench.engines.lightning.user_module import UserModule
 from accelbench.engines.pytorch import structure, zoo

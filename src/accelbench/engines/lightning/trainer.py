@@ -11,7 +11,7 @@ from lightning_fabric.accelerators import XLAAccelerator
 from pytorch_lightning.plugins.precision.xla import XLAPrecision
 from torch import nn
 
-from accelbench.engines.lightning.loop import NEVER
+from accelbench.engines.lightning.timed_loop import NEVER
 from accelbench.engines.pytorch.backends import Backend
 from accelbench.engines.pytorch.global_state import new_tensors_in
 from accelbench.engines.pytorch.precision import STORED_DTYPES, cast_module, cast_tensor, step_context, stored_in

@@ -20,7 +20,7 @@ from torch.optim import Optimizer
 from torch.utils.data import DataLoader, IterableDataset
 
 from accelbench.data.order import VALIDATION
-from accelbench.engines.lightning.loop import ClockHooks, GoalHooks, IntervalHooks
+from accelbench.engines.lightning.timed_loop import ClockHooks, GoalHooks, IntervalHooks
 from accelbench.engines.lightning.trainer import trainer_for
 from accelbench.engines.pytorch.engine import Run
 from accelbench.engines.pytorch.feed import DrawnFeed, Feed

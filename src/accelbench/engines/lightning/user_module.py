@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from accelbench.engines.lightning.loop import NEVER
+from accelbench.engines.lightning.timed_loop import NEVER
 from accelbench.engines.pytorch.global_state import seed_generators
 from accelbench.engines.pytorch.own_batches import counted
 from accelbench.engines.pytorch.structure import copied, num_rows, varied

@@ -177,7 +177,9 @@ class NetworkOutputs(CellRun):
         """Returns True if torch.inference_mode changes the output. In this mode, torch.func's gradients may be 0."""
         if self.grad_mode != INFERENCE_MODE or self.output is None or not self.is_plain:
             return False
-        batch, measured, most = self.output.batch, self.output.output, limit(self.cell.precision)
+        batch = self.output.batch
+        measured = self.output.output
+        most = limit(self.cell.precision)
         # The error of a network that keeps inference tensors is suppressed.
         with self.observations.checking(), suppress(Exception):
             with torch.inference_mode(False), torch.no_grad():

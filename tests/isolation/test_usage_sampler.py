@@ -9,7 +9,7 @@ from statistics import median
 
 import pytest
 
-from accelbench.isolation.sampler import Sampler
+from accelbench.isolation.usage_sampler import Sampler
 from accelbench.schema.measurement import SystemSeries
 from devices.fakes import FakeNvml
 
@@ -58,7 +58,7 @@ while line := sys.stdin.readline():
 
 @pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
 def test_memory_page_faults_and_the_kernels_time_for_them_of_a_childs_child_count(monkeypatch):
-    monkeypatch.setattr("accelbench.isolation.sampler.SHORTEST_INTERVAL_S", 0.0)
+    monkeypatch.setattr("accelbench.isolation.usage_sampler.SHORTEST_INTERVAL_S", 0.0)
     with child(NESTED, ALLOCATE, 256 * MB) as process:
         sampler = Sampler(process.pid)
         sampler.sample()

@@ -9,7 +9,7 @@ import pytest
 import scipy
 
 from accelbench.schema.vocab import Verdict
-from accelbench.stats.requests import (
+from accelbench.stats.request_latencies import (
     CAREFUL,
     Misses,
     Probe,
