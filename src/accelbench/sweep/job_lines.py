@@ -116,7 +116,7 @@ class JobLines:
         ratio = "" if gain is None else f"{significant(gain.ratio, 2)}x"
         is_doubted = warnings_of(row) or (gain is not None and gain.is_doubtful)
         mark = gains.DOUBT if is_doubted else " "
-        return Text.assemble(f"{rate:>10}  {interval_text(row):<6}  ", (f"{ratio:>5}", "bold"), (f" {mark}", "yellow"))
+        return Text.assemble(f"  {rate:>8}  {interval_text(row):<6}  ", (f"{ratio:>5}", "bold"), (f" {mark}", "yellow"))
 
     def _gain(self, process: Process) -> Gap | None:
         """Returns the gain over the reference's latest process. None for the reference, or if it has not run."""
