@@ -80,7 +80,7 @@ RESET = sampled(1.0, 2.0, cpu_quota_throttled_s=[8.5, 0.0], cpu_thermal_throttle
         ({"system": SLOWED, "steady_boot_s": (1.0, 2.5)}, "doubt", (SLOW,)),
         ({"system": RESET, "steady_boot_s": (0.5, 2.5)}, None, ()),  # counters that began again
         (with_faults(58000.0, 52.0), "tip", (FAULTS,)),
-        (busy(170.0), "doubt", ("its threads used 1.7 cores, but threads=1: another library",)),
+        (busy(170.0), "doubt", ("its threads wanted 1.7 cores, but threads=1: another library",)),
         (busy(170.0, protocol=Protocol.server), "doubt", ()),
         (with_faults(58000.0, 52.0, device=Device.gpu), None, ()),
         (with_faults(5000.0, 52.0), None, ()),  # too few to be the reason

@@ -65,7 +65,7 @@ def test_one_declaration_is_all_that_command_line_errors_help_records_and_sinks_
     explained = "should be a whole number. `accelbench run --help toy` explains it."
     assert told["no number"] == [2, "", f"accelbench: toy=many: {explained}\n"]
     assert "  cell       toy " in told["help"][1]
-    assert "  toy=N                       how many toys the cell has\n" in told["its help"][1]
+    assert "  toy=N\n      how many toys the cell has\n" in told["its help"][1]
     assert "`toy`" in told["columns.md"]
     assert told["completed"]
     assert (told["row"], told["params"]) == (5, "5")

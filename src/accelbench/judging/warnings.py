@@ -186,10 +186,11 @@ def _about_threads(record: Record, measured: Measurement) -> Iterator[Remark]:
             return
         # The interval of the first sample began before the steady state.
         busy = record.system.within("cpu_utilization_percent", measured.steady_boot_s)[1:]
-        used = fmean(busy) / 100 if busy else 0.0
-        if used > threads + MAX_MORE_CORES:
+        waiting = record.system.within("waiting_percent", measured.steady_boot_s)[1:]
+        wanted = (fmean(busy or [0.0]) + fmean(waiting or [0.0])) / 100
+        if wanted > threads + MAX_MORE_CORES:
             of_others = "another library, such as NumPy, has threads of its own"
-            yield Kind.doubt, f"its threads used {used:.1f} cores, but threads={threads}: {of_others}"
+            yield Kind.doubt, f"its threads wanted {wanted:.1f} cores, but threads={threads}: {of_others}"
 
 
 def _about_ceilings(record: Record, row: Row) -> Iterator[Remark]:
