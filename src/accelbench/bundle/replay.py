@@ -132,7 +132,7 @@ def _why_not(cell: Cell, trusts: bool) -> str | None:
 def _measured(claim: Claim, out: str, console: Console, hosts: Hosts) -> tuple[str, str]:
     """Measures and compares the two cells of a claim, like `compare --run`.
 
-    Returns the finding, and the ratio on this machine, or why there is none.
+    Returns the finding, and the ratio on this machine. If there is no ratio, returns the reason instead.
     """
     runs = shuffled_runs(*claim.cells, MIN_PROCESSES, random.getrandbits(32))
     options = replace(one_cell("tracking=none")[1], out=out)
@@ -141,10 +141,8 @@ def _measured(claim: Claim, out: str, console: Console, hosts: Hosts) -> tuple[s
     except UserError as error:  # for example, data are missing here
         return CANT_TELL, str(error)
     save_comparison(runs, (claim.cells[0].label, claim.cells[1].label), result.records, result.folder)
-    sides: tuple[list[ComparedProcess], list[ComparedProcess]] = [], []
-    for record in result.records:
-        sides[runs.is_second[record.cell.repeat]].append(ComparedProcess.of(record))
-    ratio = compare_processes(sides[1], sides[0])
+    first, second = (list(map(ComparedProcess.of, side)) for side in runs.sides(result.records))
+    ratio = compare_processes(second, first)
     verdict = ratio.verdict()
     here = "no ratio" if ratio.ratio is None else _text(ratio, verdict)
     if verdict == Verdict.cant_tell:

@@ -45,9 +45,7 @@ def selfcheck(budget_s: float, console: Console, hosts: Hosts) -> int:
     say(console, f"Comparing a cell with an identical copy of itself, for at most {duration(budget_s)} ...")
     quiet = Console(file=io.StringIO())  # the speeds of single processes are not shown
     result = sweep.run(runs.cells, options, quiet, folder, hosts=hosts, show=lambda result: None)
-    sides: tuple[list[ComparedProcess], list[ComparedProcess]] = ([], [])
-    for record in result.records:
-        sides[runs.is_second[record.cell.repeat]].append(ComparedProcess.of(record))
+    sides = (list(map(ComparedProcess.of, side)) for side in runs.sides(result.records))
     say(console, f"\n{detectable(*sides)}\nRecords: {shown(folder)}")
     return 0
 

@@ -78,7 +78,7 @@ class _Rank:
         return self.is_over and (self.answer is None or self.answer.status != Status.ok)
 
     def read(self) -> None:
-        """Reads the answer of the process. If there is none, or only a part of one, the process has died."""
+        """Reads the answer of the process. If the answer is missing or incomplete, the process has died."""
         self.is_over = True
         with contextlib.suppress(EOFError, OSError):
             if self.pipe.poll():

@@ -62,8 +62,13 @@ class Candidate:
         return rate + (far - rate) * (inverse - 1) / (inverse - far_inverse)
 
     @property
+    def bounds(self) -> tuple[float | None, float | None]:
+        """The bounds of the highest rate within the limit."""
+        return rate_bounds(self.probes, self.item.cell.server.percentile)[:2]
+
+    @property
     def is_close(self) -> bool:
-        low, high, _ = rate_bounds(self.probes, self.item.cell.server.percentile)
+        low, high = self.bounds
         if low is None or high is None or len(self.probes) < MIN_JOINED:
             return False
         return high <= TOLERANCE * low
@@ -87,7 +92,7 @@ class Candidate:
         A longer probe at this rate gives a lower bound. On a busy machine, slow requests come in long clusters, so that
         even a probe without misses may be too short for a sure pass.
         """
-        low, high, _ = rate_bounds(self.probes, self.item.cell.server.percentile)
+        low, high = self.bounds
         if low is not None or high is None:
             return None
         return max((probe.rate for probe in self.probes if probe.load < 1 / MAX_LOAD), default=None)

@@ -4,7 +4,7 @@ The processes of two compared cells run in random order. Trainings with several 
 """
 
 import random
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
@@ -28,6 +28,13 @@ class InterleavedRuns:
     seed: int
     cells: list[Cell]  # a cell per process, in the order of plan.json: the first cell's, then the second cell's
     is_second: list[bool]  # for each position, whether the second cell runs
+
+    def sides(self, records: Iterable[Record]) -> tuple[list[Record], list[Record]]:
+        """Returns the records of the first cell, and the records of the second cell."""
+        sides: tuple[list[Record], list[Record]] = ([], [])
+        for record in records:
+            sides[self.is_second[record.cell.repeat]].append(record)
+        return sides
 
 
 def plan_runs(
@@ -88,9 +95,8 @@ def with_seeds(cells: Sequence[Cell], num: int) -> list[Cell]:
 def save_comparison(runs: InterleavedRuns, names: tuple[str, str], records: Sequence[Record], folder: Path) -> None:
     """Writes compare.json: the name of each cell, and the names of its records. Raises WriteError."""
     sides = []
-    for is_second, name in enumerate(names):
-        of_side = [record.name for record in records if runs.is_second[record.cell.repeat] == is_second]
-        sides.append({"name": name, "records": of_side})
+    for name, of_side in zip(names, runs.sides(records), strict=True):
+        sides.append({"name": name, "records": [record.name for record in of_side]})
     with writing_errors(folder / COMPARISON):
         write_json(folder / COMPARISON, {"seed": runs.seed, "sides": sides})
 
