@@ -46,6 +46,9 @@ def test_the_difference_that_is_found_shrinks_with_processes_and_grows_with_nois
     quiet = "slower by 2.0 % with 5 processes, 2.0 % with 10 processes of each setting."
     assert quiet in detectable(*sides(0.001))  # a smaller difference counts as none
     assert "% with 7 processes of each setting." in detectable(*sides(0.02, num=7))
+    luckily_quiet = [sorted(side, key=lambda process: abs(process.rates[0] - 148)) for side in sides(0.05)]
+    few, many = re.findall(r"([0-9.]+) % with", detectable(*luckily_quiet))
+    assert float(few) > float(many)
     too_few = "--budget: 4 processes of a copy were measured, but 5 are needed: set a longer time"
     with pytest.raises(UserError, match=f"^{too_few}$"):
         detectable(*sides(0.02, num=4))

@@ -12,12 +12,13 @@ from datetime import datetime
 from rich.console import Console
 
 from accelbench.compare.record_sets import ComparedProcess
-from accelbench.compare.sureness import MARGIN, MIN_PROCESSES, compare_processes
+from accelbench.compare.sureness import CONFIDENCE, MARGIN, MIN_PROCESSES, compare_processes
 from accelbench.errors import UserError
 from accelbench.isolation.hosts import Hosts
 from accelbench.presentation import duration, say
 from accelbench.project import shown, workplace
 from accelbench.settings.compose import one_cell
+from accelbench.stats.means import student_quantile
 from accelbench.sweep import run as sweep
 from accelbench.sweep.interleaved import shuffled_runs
 
@@ -55,24 +56,28 @@ def detectable(first: Sequence[ComparedProcess], second: Sequence[ComparedProces
 
     Raises UserError if too few processes were measured.
     """
-    slowdowns = []
-    for num in (MIN_PROCESSES, NUM_ROUNDS):
-        ratio = compare_processes(first[:num], second[:num])
-        if ratio.low is None or ratio.high is None:
-            continue
-        width = math.log(ratio.high / ratio.low) / 2
-        slowdown = max(MARGIN, -math.expm1(-POWER_WIDTHS * width))  # a smaller slow-down counts as none
-        num = min(ratio.num_first, ratio.num_second)
-        slowdowns.append(f"{100 * slowdown:.1f} % with {num} processes")
+    ratio = compare_processes(first, second)
+    num = min(ratio.num_first, ratio.num_second)
     if ratio.low is None or ratio.high is None:
-        num = min(ratio.num_first, ratio.num_second)
         problem = f"{num} processes of a copy were measured, but {MIN_PROCESSES} are needed"
         for process in [*first, *second]:
             if not process.rates:
                 raise UserError(f"{problem}. One ended as {process.outcome}: {process.reason or 'see its record'}")
         raise UserError(f"--budget: {problem}: set a longer time")
+    width = math.log(ratio.high / ratio.low) / 2
+    slowdowns = []
+    for fewer in dict.fromkeys((MIN_PROCESSES, num)):
+        # The width with fewer processes, from the spread of all. That of the first five would be known too roughly.
+        wider = _width(fewer) / _width(num) * width
+        slowdown = max(MARGIN, -math.expm1(-POWER_WIDTHS * wider))  # a smaller slow-down counts as none
+        slowdowns.append(f"{100 * slowdown:.1f} % with {fewer} processes")
     apart = f"{100 * (ratio.low - 1):+.1f} to {100 * (ratio.high - 1):+.1f} %"
     return (
         f"On this CPU, 4 of 5 comparisons detect that a setting is slower by {', '.join(slowdowns)} of each setting.\n"
         f"The two copies differ by {apart}."
     )
+
+
+def _width(num: int) -> float:
+    """Returns the half width of an interval from `num` processes a side, in standard deviations of a process."""
+    return student_quantile(2 * num - 2, CONFIDENCE) * math.sqrt(2 / num)
