@@ -184,9 +184,9 @@ def test_a_compiled_network_is_compiled_by_its_process():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"device": "cuda"}, "device=cuda: unknown device. Did you mean gpu? Choose from: cpu, gpu"),
-        ({"precision": torch.float16}, "precision=torch.float16: unknown precision. Did you mean fp16?"),
-        ({"optimizer": torch.optim.SGD, "mode": "train"}, "Did you mean sgd?"),
+        ({"device": "cuda"}, "device=cuda: unknown device. Choose from: cpu, gpu"),
+        ({"precision": torch.float16}, "precision=torch.float16: unknown precision. Choose from: fp16"),
+        ({"optimizer": torch.optim.SGD, "mode": "train"}, "unknown optimizer. Choose from: adam, adamw, sgd"),
         (
             {"model_or_function": nn.Linear},
             "expects a torch.nn.Module, such as Net(), or a function, not <class 'torch.nn.modules.linear.Linear'>",

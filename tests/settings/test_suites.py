@@ -76,11 +76,11 @@ def test_what_is_wrong_on_the_command_line_is_named(words, told):
     [
         ({"data": ["mnist", "random"]}, "data: should be `str`, got `array`. A suite may have the keys data,"),
         ({"exclude": []}, ": Object contains unknown field `exclude`. A suite may have the keys data, title, study,"),
-        ({"override": {"modle": "mlp"}}, "override: modle=mlp: unknown setting. Did you mean model=mlp?"),
+        ({"override": {"modle": "mlp"}}, "override: modle=mlp: unknown setting. Did you mean mode?"),
         ({"quick": []}, "quick: should be a list of lines"),
         (
             {"quick": ["seed=3", "batchsize=3"]},
-            "quick, line 2: batchsize=3: unknown setting. Did you mean batch_size=3?",
+            "quick, line 2: batchsize=3: unknown setting. Did you mean batch_size?",
         ),
         ({"quick": ["out=runs/a"]}, "quick, line 1: out=runs/a: can't be set in a suite. Choose from: engine, device,"),
         ({"quick": ["data=random"]}, "quick, line 1: data=random: leave it out: the suite's `data` names the data set"),

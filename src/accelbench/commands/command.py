@@ -9,13 +9,12 @@ import textwrap
 from argparse import Namespace
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import zip_longest
 from typing import Any, NamedTuple
 
 from rich.console import Console
 
 from accelbench import presentation
-from accelbench.errors import Parser, asking
+from accelbench.errors import Parser
 
 MAX_WIDTH = 100  # columns of a help text: wider lines are hard to read
 ALL = "all"  # the topic of --help that prints all other topics
@@ -69,13 +68,9 @@ class Command:
             return parser.parse_intermixed_args(words)
         chosen, others = parser.parse_known_args(words)
         chosen.words = others
-        for word, following in zip_longest(others, others[1:], fillvalue=""):
+        for word in others:
             if word.startswith("-") and word not in ("--", "-m", "--multirun"):
-                from accelbench.settings.config import settings_like
-
-                name, _, value = word.lstrip("-").partition("=")
-                value = value or ("" if "=" in following else following)
-                parser.error(f"unrecognized arguments: {word}", asking(settings_like(name, value)))
+                parser.error(f"unrecognized arguments: {word}")
         return chosen
 
     @property

@@ -4,7 +4,7 @@ import importlib
 from collections.abc import Sequence
 
 from accelbench.commands.command import Command
-from accelbench.errors import UserError, asking, did_you_mean
+from accelbench.errors import UserError, did_you_mean
 
 # Module -> the names of its commands. The very first command is the default.
 MODULES = {
@@ -41,10 +41,8 @@ def choose(words: Sequence[str]) -> tuple[Command, list[str]]:
     command = load(words[0] if named else NAMES[0])
     rest = list(words[named:])
     if command.has_hydra_words and rest and "=" not in rest[0] and not rest[0].startswith(("-", "~")):
-        from accelbench.settings.libraries import typed_for  # imported here, since only mistakes need it
-
         word = rest[0][:MAX_SHOWN]
-        meant = asking(f"accelbench {words}" for words in typed_for(word)) or did_you_mean(word, NAMES)
+        meant = did_you_mean(word, NAMES)
         raise UserError(f"{word}: unknown command.{meant} Choose from: {', '.join(NAMES)}; or give name=value.")
     return command, rest
 

@@ -7,14 +7,13 @@ import hashlib
 import re
 import sys
 from collections.abc import Iterable
-from difflib import get_close_matches
 from functools import cache
 from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
 
 from accelbench.devices.interpreters import look, own_folders
 from accelbench.devices.packages import COMPUTING, INSTALLED
-from accelbench.errors import UserError, asking
+from accelbench.errors import UserError, did_you_mean
 from accelbench.schema.cell import Cell
 from accelbench.schema.serialize import read_bytes
 
@@ -128,7 +127,7 @@ def _check_name(flag: str, path: str) -> None:
     text = Path(spec.origin).read_text(errors="replace") if spec.origin else ""
     if not re.search(rf"\b{name}\b|import \*|__getattr__|globals|setattr|exec|vars\(|sys\.modules", text):
         names = re.findall(r"^(?:class|def) (\w+)", text, re.MULTILINE)
-        raise UserError(f"{flag}={path}: {module} has no {name}.{asking(get_close_matches(name, names, 1))}")
+        raise UserError(f"{flag}={path}: {module} has no {name}.{did_you_mean(name, names)}")
 
 
 def _is_same_copy(name: str, python: str) -> bool:

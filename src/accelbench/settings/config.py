@@ -12,11 +12,9 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, TypeVar, Union, get_args, get_origin
 
-from accelbench.errors import UserError, asking, meant_by, other_words
-from accelbench.project import workplace
+from accelbench.errors import UserError, did_you_mean
 from accelbench.schema.cell import KerasSettings, Options, RunSettings, TrainerSettings
 from accelbench.schema.ranges import AtLeastOne, Count, NotNegative
-from accelbench.schema.serialize import grouped
 from accelbench.schema.setting import Declared, declared, setting
 from accelbench.schema.vocab import Device, Engine
 from accelbench.schema.workload import DataSpec, ModelSpec
@@ -190,28 +188,10 @@ NAMES = tuple(
 LISTED = " `accelbench run --help` lists the settings."
 
 
-def settings_like(name: str, value: str) -> list[str]:
-    """Suggests settings for an unknown name and its value: bs, 8 -> batch_size=8; half, true -> precision=fp16."""
-    last = name.lower().rpartition(".")[2].replace("-", "_")
-    paths = grouped(PATHS, lambda path: path.rpartition(".")[2]) | {path: [path] for path in PATHS}
-    paths_like = other_words(name, PATHS) or paths.get(last) or with_value(last)
-    paths_like = paths_like or [path for key in meant_by(name, paths) for path in paths[key]]
-    return [f"{path}={value}" if path in PATHS else path for path in paths_like]
-
-
-def with_value(word: str) -> list[str]:
-    """Suggests settings with the value that the word may mean: gpu -> device=gpu, half -> precision=fp16."""
-    for about in every_setting(workplace().conf):
-        ours = other_words(word, about.choices)
-        if ours and ours[0] in about.choices:
-            return [f"{about.name}={word}" for word in ours]
-    return []
-
-
 def check_known(name: str, value: str) -> None:
     """Raises a UserError if neither a setting nor a section has this name."""
     if name.removesuffix(".name") not in GROUPS and not any(f"{path}.".startswith(f"{name}.") for path in PATHS):
-        raise UserError(f"{name}={value}: unknown setting.{asking(settings_like(name, value))}{LISTED}")
+        raise UserError(f"{name}={value}: unknown setting.{did_you_mean(name, PATHS)}{LISTED}")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,15 +1,13 @@
 """Translates exceptions of Hydra and OmegaConf into messages that name the setting and its choices."""
 
 import re
-from collections.abc import Sequence
 from dataclasses import FrozenInstanceError
 
 from hydra.errors import HydraException, MissingConfigException
 from omegaconf.errors import OmegaConfBaseException
 
-from accelbench.errors import REFUSED, RefusedError, UnknownChoiceError, UserError, meant_by
+from accelbench.errors import REFUSED, RefusedError, UnknownChoiceError, UserError
 from accelbench.settings.config import LISTED
-from accelbench.settings.libraries import ANY, words_for
 
 KINDS = {"Integer": "a whole number", "Float": "a number", "bool": "true or false"}
 
@@ -26,7 +24,8 @@ def user_error_behind(error: BaseException) -> UserError | None:
             return cause
         if isinstance(cause, MissingConfigException) and cause.missing_cfg_file and cause.options:
             _, group, name = re.split("((?:hydra/)?[^/]+)/", cause.missing_cfg_file, maxsplit=1)
-            return UnknownChoiceError(group, name, cause.options, _meant(group, name, cause.options))
+            more = [f"a library's network, such as torchvision model.name={name}"] if group == "model" else []
+            return UnknownChoiceError(group, name, [*cause.options, *more])
     if isinstance(error, FileNotFoundError) and error.filename is None:  # `os.getcwd` raised it
         return UserError("the current folder was removed: change to another folder")
     if isinstance(error, OSError) and error.errno in REFUSED:
@@ -49,12 +48,6 @@ def _translated(text: str) -> UserError | None:
     if match := re.search(r"(?:Key|Could not override|cannot assign to field) '([\w./@-]+)'", text):
         return UserError(f"{key or match[1]}: unknown setting.{LISTED}")
     return UserError(f"{key}: {problem}") if key else None
-
-
-def _meant(group: str, name: str, choices: Sequence[str]) -> list[str]:
-    """Suggests values or settings that the user may have meant by `group=name`. `group` has no value `name`."""
-    networks = words_for(name) if group == "model" else []
-    return networks or meant_by(name, choices) or ANY.get(group, [])
 
 
 def _chain(error: BaseException | None) -> list[BaseException]:

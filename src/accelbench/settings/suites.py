@@ -15,11 +15,10 @@ from hydra.core.override_parser.types import Override
 from hydra.errors import HydraException
 from msgspec import Struct
 
-from accelbench.errors import MAX_WORD, UnknownChoiceError, UserError, asking
+from accelbench.errors import MAX_WORD, UnknownChoiceError, UserError
 from accelbench.project import PARAMS
 from accelbench.schema.serialize import load as typed
 from accelbench.settings.config import GROUPS, LISTS, NAMES, Profile, check_known
-from accelbench.settings.libraries import typed_for
 from accelbench.settings.params import Params
 
 # Settings of a whole sweep, which can't have several values.
@@ -198,7 +197,7 @@ def parse(word: str) -> Override:
     except (HydraException, RecursionError) as error:
         raise UserError(
             f"{word[:MAX_WORD]}: not readable as name=value or name=value,value: use spaces only between settings, and "
-            f"quote a text with special characters.{asking(typed_for(word))}"
+            f"quote a text with special characters"
         ) from error
 
 
