@@ -31,7 +31,7 @@ from accelbench.answers import gains
 from accelbench.answers.sentences import answers
 from accelbench.commands.show import open_viewer
 from accelbench.errors import UserError, writing_errors
-from accelbench.grid.estimate import Evidence, total
+from accelbench.grid.estimate import read_evidence, total
 from accelbench.grid.fingerprint import GIT_S, code_digest
 from accelbench.grid.own_code import source_digest
 from accelbench.grid.plan import prepare, skip_reason
@@ -51,7 +51,6 @@ from accelbench.schema.serialize import digest
 from accelbench.schema.text import clean
 from accelbench.settings import params
 from accelbench.stages import stage, work
-from accelbench.sweep.forecast import forecast
 from accelbench.sweep.run import stands
 
 LOG = "runs/repro.log"  # output of DVC and its stages
@@ -130,7 +129,7 @@ class Job(contextlib.ExitStack):
         if not num:
             self._say(f"{named}: every cell has its record.")
             return
-        evidence = self._evidence()
+        evidence = read_evidence(ROOT)
         confirm_s = params.confirm_s(ROOT)
         length = total(self._left(), evidence)
         others_s = STARTED_S * (OTHERS + OTHERS_EACH * sum(map(bool, self.lefts.values())))
@@ -189,7 +188,7 @@ class Job(contextlib.ExitStack):
         number = list(self.suites).index(suite.name) + 1
         cells = left(suite)  # by now its data set is prepared
         self.lefts[suite.name] = cells
-        evidence = self._evidence()
+        evidence = read_evidence(ROOT)
         every = self._left()
         length = f", {total(cells, evidence, self.started)}" if cells else ""
         if len(every) > len(cells) > 0:
@@ -208,10 +207,6 @@ class Job(contextlib.ExitStack):
     def _left(self) -> list[Cell]:
         """The remaining cells of all suites."""
         return [cell for cells in self.lefts.values() for cell in cells]
-
-    def _evidence(self) -> Evidence:
-        """The basis for estimates of time."""
-        return forecast(self._left(), Workplace.of_project(ROOT))
 
     def explain(self) -> int:
         """Prints the last output of DVC, which has the reason for DVC's failure. Returns the exit status."""

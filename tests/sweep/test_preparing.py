@@ -11,7 +11,6 @@ from accelbench.cli import main
 from accelbench.data.arrays import read_manifest
 from accelbench.project import Workplace
 from accelbench.schema.workload import DataSpec
-from accelbench.sweep import forecast
 from accelbench.sweep.context import prepare_missing
 
 # The data set
@@ -34,16 +33,6 @@ def test_a_missing_set_is_prepared_once_and_a_line_says_so_but_for_random_images
     assert said(tmp_path, "random") == ""
     assert read_manifest(tmp_path / "data" / "random").name == "random"
     assert not (tmp_path / "data" / "random").exists()
-
-
-AUTO = "data:\n  mnist: {source: auto}\n  cats_vs_dogs: {source: auto, max_images: 400}\n"
-
-
-def test_an_estimate_is_of_the_original_or_of_the_part_that_is_wanted(tmp_path):
-    (tmp_path / "params.yaml").write_text(AUTO)
-    place = Workplace.of_project(tmp_path)
-    assert forecast.inputs_of(place, "mnist", None).num_samples == (60_000, 10_000)
-    assert forecast.inputs_of(place, "cats_vs_dogs", None).num_samples == (320, 80)
 
 
 @pytest.mark.fault

@@ -165,12 +165,11 @@ def _show(options: "SweepOptions", console: Console, result: "SweepResult") -> N
 )
 def plan(chosen: Namespace, console: Console) -> int:
     """Shows the cells of one sweep."""
-    from accelbench.grid.estimate import lengths
+    from accelbench.grid.estimate import lengths, read_evidence
     from accelbench.schema.serialize import canonical_json, plain
     from accelbench.schema.vocab import RANDOM
     from accelbench.settings.compose import cells_of, compose
     from accelbench.sweep.context import is_prepared
-    from accelbench.sweep.forecast import forecast
 
     words = chosen.words
     if not {"-m", "--multirun"} & set(words):
@@ -183,10 +182,10 @@ def plan(chosen: Namespace, console: Console) -> int:
     place = workplace().with_data(options.data_root)
     items = []
     for of_data in grouped(cells, lambda cell: cell.data.name).values():
-        items += _planned(of_data, place, options.profile)
+        items += _planned(of_data, place)
     runs = [item for item in items if item.skip_reason is None]
     cells = [item.cell for item in runs]
-    evidence = forecast(cells, place, options.profile)
+    evidence = read_evidence(place.root)
     length_of = {id(item): length for item, length in zip(runs, lengths(cells, evidence), strict=True)}
     say(console, _counted(items, length_of), "")
     named = runs if chosen.cells else runs[:MAX_LISTED]
@@ -207,17 +206,15 @@ def plan(chosen: Namespace, console: Console) -> int:
     return 0
 
 
-def _planned(cells: "Sequence[Cell]", place: Workplace, profile: str | None) -> "list[Planned]":
-    from accelbench.grid.plan import Planned, check_fits, check_request, data_name, in_order, why_skipped
+def _planned(cells: "Sequence[Cell]", place: Workplace) -> "list[Planned]":
+    from accelbench.grid.plan import Planned, check_fits, check_request, data_name, images_in, in_order, why_skipped
     from accelbench.schema.plan_file import labels
-    from accelbench.sweep.forecast import inputs_of
 
     check_request(cells)
-    inputs = inputs_of(place, data_name(cells), profile)
-    data = (inputs.shape or None, inputs.num_samples[0]) if inputs else (None, None)
-    check_fits(cells, *data)
+    images = images_in(place.data / data_name(cells))
+    check_fits(cells, *images)
     names = labels(cells)
-    planned = {cell.id: Planned.of(cell, "", why_skipped(cell, *data), names[cell.id]) for cell in cells}
+    planned = {cell.id: Planned.of(cell, "", why_skipped(cell, *images), names[cell.id]) for cell in cells}
     return in_order(planned.values())
 
 

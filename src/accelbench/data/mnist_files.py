@@ -36,7 +36,6 @@ def like_mnist(sha256s: Sequence[str], **described: Any) -> FileSet:
         read=read,
         stand_in=lambda target: save_drawn(target.folder, SIDE, in_colour=False),
         shape=(SIDE, SIDE),
-        num_samples=(60_000, 10_000),
         **described,
     )
 

@@ -117,7 +117,6 @@ class FileSet(DataSet):
     read: Callable[[Path, Target], Obtained]
     stand_in: Callable[[Target], str]  # writes the arrays of a stand-in and returns its description
     shape: tuple[int, ...]  # shape of an image, channels first, unless the setting `image_size` changes its sides
-    num_samples: tuple[int, int]  # samples of the original training and test set
     settings: Mapping[str, int] = field(default_factory=dict)
 
     def obtain(self, name: str, source: str, root: Path, target: Target) -> Obtained:

@@ -14,7 +14,7 @@ from accelbench.errors import UserError
 from accelbench.grid.fingerprint import fingerprint, git_state, identity, of_cell, own_files
 from accelbench.grid.own_code import check_own_code, source_digest
 from accelbench.grid.support import why_not, why_unfit
-from accelbench.project import Workplace
+from accelbench.project import MANIFEST, Workplace
 from accelbench.schema.cell import Cell
 from accelbench.schema.measurement import Data
 from accelbench.schema.plan_file import WantedCell, labels
@@ -144,6 +144,13 @@ def check_fits(cells: Sequence[Cell], shape: Shape | None = None, num_train: int
         raise UserError("; ".join(dict.fromkeys(map(str, reasons))))
 
 
+def images_in(folder: Path) -> tuple[Shape | None, int | None]:
+    """Returns the shape and the number of the training images in `folder`. Both are None if it has no images."""
+    if folder.name in (MODULE, RANDOM) or not (folder / MANIFEST).exists():
+        return None, None
+    return shape_in(folder), read_counts(folder).get("train")
+
+
 def data_name(cells: Sequence[Cell]) -> str:
     """Returns the name of the data set that all `cells` use. Raises UserError if they use several data sets."""
     models: dict[str, dict[str, None]] = {}
@@ -189,12 +196,10 @@ def prepare(cells: Sequence[Cell], place: Workplace, earlier: Sequence[WantedCel
     interpreters.look.cache_clear()
     source_digest.cache_clear()
     data, folder = data_of(cells, place)
-    shape = num_train = None
     if data.name not in (MODULE, RANDOM):
         check_arrays(folder)
-        shape = shape_in(folder)
-        num_train = read_counts(folder).get("train")
-        check_fits(cells, shape, num_train)
+    images = images_in(folder)
+    check_fits(cells, *images)
     fingerprints = {engine: fingerprint(engine) for engine in {cell.engine for cell in cells}}
-    planned = plan(cells, data, fingerprints, earlier, shape, num_train)
+    planned = plan(cells, data, fingerprints, earlier, *images)
     return Prepared(place, data, folder, fingerprints, git_state(place.root), planned)

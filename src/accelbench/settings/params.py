@@ -37,10 +37,10 @@ class Params(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     data: Section = {}
     suites: Section = {}
 
-    def of_profile(self, value: Any, profile: str | None = None) -> Any:
+    def of_profile(self, value: Any) -> Any:
         """Returns `value`, or the profile's part if `value` lists the profiles, as in {quick: 50, full: 1000}."""
         is_varied = isinstance(value, dict) and set(value) == set(Profile)
-        return value[profile or self.profile] if is_varied else value
+        return value[self.profile] if is_varied else value
 
 
 def load(project: Path | None) -> Params:
@@ -86,17 +86,17 @@ def wanted_suites(project: Path | None, folder: Path) -> list[str] | None:
     return [*suite_names(project), resolved(folder).name]
 
 
-def data_settings(project: Path | None, name: str, of_profile: str | None = None) -> dict[str, Any]:
-    """Returns the settings of the data set `name`, such as its `source`, for the profile `of_profile`.
+def data_settings(project: Path | None, name: str) -> dict[str, Any]:
+    """Returns the settings of the data set `name`, such as its `source`.
 
-    If `of_profile` is None, the profile in params.yaml is used. Raises UserError if params.yaml has no such data set.
+    Raises UserError if params.yaml has no such data set.
     """
     if project is None:
         return {"source": "auto"} if find(name).home else {}
     params = load(project)
     if name not in params.data:
         raise UnknownChoiceError("data", name, params.data)
-    return {key: params.of_profile(value, of_profile) for key, value in params.data[name].items()}
+    return {key: params.of_profile(value) for key, value in params.data[name].items()}
 
 
 def confirm_s(project: Path | None) -> float:

@@ -13,7 +13,7 @@ from rich.text import Text
 from accelbench.data.arrays import read_manifest
 from accelbench.devices import energy_counters
 from accelbench.errors import ChangedError, DataError
-from accelbench.grid.estimate import REPEATED, Evidence, total
+from accelbench.grid.estimate import REPEATED, Evidence, read_evidence, total
 from accelbench.grid.fingerprint import fingerprint
 from accelbench.grid.plan import Planned, Prepared
 from accelbench.isolation.messages import Outcome
@@ -27,7 +27,6 @@ from accelbench.schema.text import ending
 from accelbench.schema.vocab import MODULE, SERVING, Device, Status
 from accelbench.settings.config import check_local
 from accelbench.sweep.context import SweepContext
-from accelbench.sweep.forecast import forecast
 from accelbench.sweep.prober import PROBING_ENGINE, Prober, Quiet
 from accelbench.sweep.terminal import SweepProgress
 
@@ -78,7 +77,7 @@ class Session:
             # The host imports the framework while the trackers are opened. An earlier import would disturb the idle
             # power, and the host of another engine would disturb the probe.
             hosts.start(runnable[0])
-        self.evidence = forecast(runnable, place)
+        self.evidence = read_evidence(place.root)
         plan = joined(self.context.earlier, self.ready.planned)
         progress = SweepProgress(
             self.context.console,

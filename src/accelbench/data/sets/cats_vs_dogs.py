@@ -54,6 +54,5 @@ DATA_SET = FileSet(
     read=read,
     stand_in=stand_in,
     shape=(3, 224, 224),
-    num_samples=(19_957, 4_989),
     settings={"image_size": 224, "max_images": ALL},
 )

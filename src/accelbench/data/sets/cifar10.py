@@ -48,5 +48,4 @@ DATA_SET = FileSet(
     read=read,
     stand_in=lambda target: save_drawn(target.folder, SIDE, in_colour=True),
     shape=(3, SIDE, SIDE),
-    num_samples=(50_000, 10_000),
 )
