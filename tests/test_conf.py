@@ -10,9 +10,9 @@ from omegaconf import OmegaConf
 
 from accelbench.data import obtain
 from accelbench.devices.registry import fastest_for
+from accelbench.engines.networks import NETWORKS
 from accelbench.engines.pytorch import zoo
 from accelbench.engines.pytorch.module import OPTIMIZERS
-from accelbench.engines.pytorch.zoo import NETWORKS
 from accelbench.grid.support import why_unfit
 from accelbench.schema.vocab import ARRAYS, FOLDER, MODULE, RANDOM, Device, Engine, Library
 from accelbench.schema.workload import SHAPES

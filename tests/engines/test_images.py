@@ -8,6 +8,7 @@ from accelbench.engines import images
 from accelbench.engines.backend import BaseBackend
 from accelbench.engines.cell_run import CellRun
 from accelbench.engines.formats import FORMATS, word_for
+from accelbench.engines.networks import layers_of
 from accelbench.errors import UnknownChoiceError, UnsupportedError, UserError
 from accelbench.schema.vocab import Pipeline, Precision, Protocol, Weights
 from accelbench.schema.workload import SHAPES, DataSpec, ModelSpec
@@ -18,9 +19,9 @@ def test_what_can_not_be_had_is_refused():
     with pytest.raises(UnknownChoiceError, match=r"adagrad: .*adam, sgd"):
         images.optimizer_named("adagrad", {"adam": 1, "sgd": 1})
     with pytest.raises(UnknownChoiceError, match=r"model=vgg: .*from: mlp"):
-        images.own_network(ModelSpec(name="vgg"), {"mlp": 1})
+        layers_of(ModelSpec(name="vgg"), (28, 28), 10)
     with pytest.raises(UserError, match=r"model.weights=pretrained: mlp has no trained weights"):
-        images.own_network(ModelSpec(name="mlp", weights=Weights.pretrained), {"mlp": list})
+        layers_of(ModelSpec(name="mlp", weights=Weights.pretrained), (28, 28), 10)
     data = DataSpec(name="random", pipeline=Pipeline.host)
     message = "^protocol=fit: random images have no epochs: use protocol=window or steps$"
     with pytest.raises(UnsupportedError, match=message):

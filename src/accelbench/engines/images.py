@@ -12,7 +12,7 @@ from accelbench.data.arrays import Arrays, load_split, read_classes
 from accelbench.data.order import VALIDATION, Last, Order, parts_of
 from accelbench.errors import UnknownChoiceError, UnsupportedError, UserError, did_you_mean
 from accelbench.schema.cell import Cell
-from accelbench.schema.vocab import EPOCHS, RANDOM, RANDOM_IMAGE_PIPELINES, Library, Protocol, Weights
+from accelbench.schema.vocab import EPOCHS, RANDOM, RANDOM_IMAGE_PIPELINES, Library, Protocol
 from accelbench.schema.workload import ModelSpec
 
 Shape = tuple[int, ...]
@@ -121,21 +121,6 @@ def optimizer_named(word: str, makers: Mapping[str, Callable[..., Made]]) -> Cal
     if word not in makers:
         raise UnknownChoiceError("model.optimizer", word, makers)
     return makers[word]
-
-
-def own_network(model: ModelSpec, makers: Mapping[str, Callable[..., Made]]) -> Callable[..., Made]:
-    """Looks up the factory of one of accelbench's networks.
-
-    Raises UserError if the name is unknown. Raises UserError if `model.weights` is not `none`, because accelbench's
-    networks have no trained weights.
-    """
-    if model.definition not in makers:
-        raise UnknownChoiceError("model", model.definition, makers)
-    if model.weights != Weights.none:
-        raise UserError(
-            f"model.weights={model.weights}: {model.definition} has no trained weights: use model.weights=none"
-        )
-    return makers[model.definition]
 
 
 def check_name(model: ModelSpec, names: Sequence[str]) -> None:

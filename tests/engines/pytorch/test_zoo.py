@@ -48,7 +48,7 @@ def test_the_second_bias_stays_zero_in_training(name):
     optimizer = torch.optim.Adam(network.parameters(), lr=0.1)
     network(torch.rand(4, 28, 28)).square().sum().backward()
     optimizer.step()
-    for layer in network.layers:
+    for layer in (part for part in network.modules() if isinstance(part, nn.RNNBase)):
         assert layer.bias_hh_l0.abs().sum() == 0
         assert layer.bias_ih_l0.grad.abs().sum() > 0
 
@@ -58,7 +58,7 @@ def test_initialisers_are_keras_defaults_and_follow_from_the_seed():
     network = built("lstm")
     torch.manual_seed(0)
     assert all(torch.equal(*pair) for pair in zip(network.parameters(), built("lstm").parameters(), strict=True))
-    layer = network.layers[1]
+    layer = network[1].layer
     limit = (6 / (256 + 1024)) ** 0.5  # Glorot uniform on Keras' kernel of shape (256, 4 x 256)
     assert limit * 0.99 < layer.weight_ih_l0.abs().max() <= limit
     torch.testing.assert_close(layer.weight_hh_l0.T @ layer.weight_hh_l0, torch.eye(256), atol=1e-5, rtol=0)

@@ -1,14 +1,6 @@
-"""Builds the networks of the published studies (docs/studies.md) in Keras, with losses, metrics and optimisers.
+"""Builds the networks of `engines/networks.py` in Keras, with losses, metrics and optimisers."""
 
-The PyTorch engine builds the same layers.
-
-Each network is built for images of one shape, (height, width) or (height, width, channels), with values in [0, 1]. It
-returns logits of shape (batch, classes). For two classes, the network of study 002 returns (batch, 1). The autoencoder
-returns images. Softmax and sigmoid are parts of the loss. Study 004's network ended
-with sigmoids. It was trained as here, because Keras on TensorFlow computes the loss from the inputs of such sigmoids.
-"""
-
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
@@ -18,8 +10,8 @@ from keras import layers, losses, ops, optimizers
 from numpy.typing import NDArray
 
 from accelbench.engines.formats import FORMATS
-from accelbench.engines.images import Shape, channels_first, check_fits, optimizer_named, own_network
-from accelbench.errors import UserError
+from accelbench.engines.images import Shape, channels_first, optimizer_named
+from accelbench.engines.networks import layers_of
 from accelbench.schema.cell import Cell
 from accelbench.schema.vocab import Precision
 from accelbench.schema.workload import ModelSpec
@@ -34,85 +26,25 @@ OPTIMIZERS: dict[str, Callable[..., keras.Optimizer]] = {
     "adamw": partial(optimizers.AdamW, weight_decay=0.01, epsilon=1e-8),
     "sgd": optimizers.SGD,
 }
-Layers = list[keras.Layer]
 
 
-def _dense(widths: Sequence[int], dropout: float) -> Layers:
-    """Returns dense layers. A ReLU follows each layer. If `dropout` is above 0, dropout follows the ReLU."""
-    stack: Layers = []
-    for width in widths:
-        stack.append(layers.Dense(width, activation="relu"))
-        if dropout:
-            stack.append(layers.Dropout(dropout))
-    return stack
+def recurrent(kind: Any, inputs: int, units: int, dropout: float, returns_all: bool) -> keras.Layer:
+    """Makes a recurrent layer. Its dropout uses one mask per sample for all time steps."""
+    return kind(units, dropout=dropout, return_sequences=returns_all)
 
 
-def _convolutions(channels: Sequence[int], padding: str = "same", *, normalised: bool = False) -> Layers:
-    """Returns 3x3 convolutions with ReLU. Max-pooling follows each convolution.
-
-    If `normalised`, there is batch normalisation between each convolution and its max-pooling.
-    """
-    stack: Layers = []
-    for num in channels:
-        stack.append(layers.Conv2D(num, 3, padding=padding, activation="relu"))
-        if normalised:
-            stack.append(layers.BatchNormalization())
-        stack.append(layers.MaxPooling2D())
-    return stack
-
-
-def mlp(shape: Shape, num_classes: int, *, widths: Sequence[int] = (512,) * 4, dropout: float = 0.45) -> Layers:
-    """Studies 001 and 004: dense layers of `widths` units."""
-    return [layers.Flatten(), *_dense(widths, dropout), layers.Dense(num_classes)]
-
-
-def cnn(shape: Shape, num_classes: int, *, channels: int = 64, dropout: float = 0.2) -> Layers:
-    """Study 001: four convolutions. The first three are padded, the fourth is not."""
-    stack: Layers = [layers.Reshape((*shape, 1))] if len(shape) == 2 else []
-    stack += [*_convolutions([channels] * 3), layers.Conv2D(channels, 3, activation="relu")]
-    return [*stack, layers.Flatten(), layers.Dropout(dropout), layers.Dense(num_classes)]
-
-
-# In recurrent layers, dropout uses one mask per sample for all time steps.
-
-
-def rnn(shape: Shape, num_classes: int, *, units: int = 256, dropout: float = 0.2) -> Layers:
-    """Study 001: three recurrent tanh layers over the rows of a grey image, with dropout before each layer."""
-    stack = [layers.SimpleRNN(units, dropout=dropout, return_sequences=True) for _ in range(2)]
-    return [*stack, layers.SimpleRNN(units, dropout=dropout), layers.Dense(num_classes)]
-
-
-def lstm(shape: Shape, num_classes: int, *, units: int = 256, dropout: float = 0.2) -> Layers:
-    """Study 001: three LSTM layers over the rows of a grey image, with dropout before the last two."""
-    first = layers.LSTM(units, return_sequences=True)
-    second = layers.LSTM(units, dropout=dropout, return_sequences=True)
-    return [first, second, layers.LSTM(units, dropout=dropout), layers.Dense(num_classes)]
-
-
-def autoencoder(shape: Shape, num_classes: int, *, code: int = 16) -> Layers:
-    """Study 001: an encoder that returns `code` numbers, and a decoder. Both apply dense layers to each pixel."""
-    height, width = shape
-    encoder = [layers.Reshape((*shape, 1)), layers.Dense(32), layers.Dense(64, activation="relu"), layers.Flatten()]
-    decoder = [layers.Dense(height * width * 64), layers.Reshape((*shape, 64)), layers.Dense(32)]
-    decoder += [layers.Dense(64, activation="relu"), layers.Dense(1, activation="relu"), layers.Reshape(shape)]
-    return [*encoder, layers.Dense(code), *decoder]
-
-
-def pets_cnn(shape: Shape, num_classes: int, *, dropout: float = 0.1) -> Layers:
-    """Study 002: three convolutions with batch normalisation, and three dense layers. Two classes need one logit."""
-    stack = [*_convolutions((32, 64, 128), "valid", normalised=True), layers.Flatten()]
-    return [*stack, *_dense((128, 64), dropout), layers.Dense(1 if num_classes == 2 else num_classes)]
-
-
-def scaling_cnn(
-    shape: Shape, num_classes: int, *, channels: Sequence[int] = (64, 128, 256), hidden: int = 512, dropout: float = 0.5
-) -> Layers:
-    """Study 003: padded convolutions and two dense layers."""
-    return [*_convolutions(channels), layers.Flatten(), *_dense([hidden], dropout), layers.Dense(num_classes)]
-
-
-NETWORKS: Mapping[str, Callable[..., Layers]] = {
-    network.__name__: network for network in (mlp, cnn, rnn, lstm, autoencoder, pets_cnn, scaling_cnn)
+LAYERS: Mapping[str, Callable[..., keras.Layer]] = {
+    "channel": lambda height, width: layers.Reshape((height, width, 1)),
+    "convolution": lambda channels, padding: layers.Conv2D(channels, 3, padding=padding),
+    "dense": layers.Dense,
+    "dropout": layers.Dropout,
+    "flatten": layers.Flatten,
+    "lstm": partial(recurrent, layers.LSTM),
+    "normalisation": lambda channels: layers.BatchNormalization(),
+    "pool": layers.MaxPooling2D,
+    "relu": layers.ReLU,
+    "reshape": lambda *shape: layers.Reshape(shape),
+    "rnn": partial(recurrent, layers.SimpleRNN),
 }
 
 
@@ -129,17 +61,8 @@ def set_policy(precision: Precision) -> None:
 
 
 def build(model: ModelSpec, shape: Shape, num_classes: int) -> keras.Sequential:
-    """Builds one of accelbench's networks.
-
-    Raises UserError if the name is unknown or an argument is wrong. Raises UnsupportedError if the network does not
-    accept images of this shape.
-    """
-    make = own_network(model, NETWORKS)
-    check_fits(model, channels_first(shape))
-    try:
-        stack = make(shape, num_classes, **model.args)
-    except TypeError as error:
-        raise UserError(f"model.args: {error}") from error
+    """Builds one of accelbench's networks for images of `shape`, channels last. Raises the errors of `layers_of`."""
+    stack = [LAYERS[kind](*args) for kind, *args in layers_of(model, channels_first(shape), num_classes)]
     return keras.Sequential([keras.Input(shape), *stack], name=model.definition)
 
 

@@ -1,22 +1,19 @@
 """Builds networks of accelbench, timm, torchvision, transformers or the user.
 
-accelbench's networks come from its studies 001 to 004. They use Keras' initialisers. A network is built for images of
-one shape, (height, width) or (channels, height, width), with values in [0, 1]. It returns logits of shape
-(batch, classes), because softmax or sigmoid is part of the loss. For two classes, study 002's network returns logits of
-shape (batch, 1). The autoencoder returns images.
+accelbench's networks (`engines/networks.py`) use Keras' initialisers.
 """
 
-import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import replace
-from itertools import pairwise
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
-from accelbench.engines.images import Shape, check_fits, check_name, own_network
+from accelbench.engines.images import Shape, check_fits, check_name
+from accelbench.engines.networks import layers_of
 from accelbench.engines.pytorch import architectures, weights
 from accelbench.engines.pytorch.training import modes_of, set_modes, with_modes
 from accelbench.engines.targets import check_call, import_target, lightning_package
@@ -60,9 +57,8 @@ def num_params(network: nn.Module) -> int:
 
 
 def _own(model: ModelSpec, shape: Shape, num_classes: int) -> nn.Module:
-    make = own_network(model, NETWORKS)
-    check_fits(model, shape)
-    return make(shape, num_classes, **model.args).apply(initialise_as_keras)
+    network = nn.Sequential(*[LAYERS[kind](*args) for kind, *args in layers_of(model, shape, num_classes)])
+    return materialised(network, lambda lazy: lazy(torch.zeros(1, *shape))).apply(initialise_as_keras)
 
 
 def _timm(model: ModelSpec, shape: Shape, num_classes: int) -> nn.Module:
@@ -132,81 +128,6 @@ def check_logits(output: object, model: ModelSpec, num_classes: int) -> None:
         )
 
 
-def mlp(shape: Shape, num_classes: int, *, widths: Sequence[int] = (512,) * 4, dropout: float = 0.45) -> nn.Module:
-    """Studies 001 and 004: dense layers of `widths` units with ReLU and dropout; 1,195,018 parameters."""
-    layers: list[nn.Module] = [nn.Flatten()]
-    inputs = math.prod(shape)
-    for width in widths:
-        layers += [nn.Linear(inputs, width), nn.ReLU(), *([nn.Dropout(dropout)] if dropout else [])]
-        inputs = width
-    return nn.Sequential(*layers, nn.Linear(inputs, num_classes))
-
-
-def cnn(shape: Shape, num_classes: int, *, channels: int = 64, dropout: float = 0.2) -> nn.Module:
-    """Study 001: four 3x3 convolutions, then a dense layer; 112,074 parameters.
-
-    The first three convolutions are padded, and max-pooling follows each of them. The fourth has neither.
-    """
-    colours, height, width = (1, *shape) if len(shape) == 2 else shape
-    left = [side // 8 - 2 for side in (height, width)]  # height and width of the last convolution's output
-    layers: list[nn.Module] = [nn.Unflatten(1, (1, height))] if len(shape) == 2 else []
-    layers += _convolutions([colours, channels, channels, channels])
-    layers += [nn.Conv2d(channels, channels, 3), nn.ReLU(), nn.Flatten(), nn.Dropout(dropout)]
-    return nn.Sequential(*layers, nn.Linear(channels * math.prod(left), num_classes))
-
-
-def _convolutions(channels: Sequence[int]) -> list[nn.Module]:
-    """Padded 3x3 convolutions, each followed by max-pooling. `channels` begins with the channels of the input."""
-    layers: list[nn.Module] = []
-    for inputs, outputs in pairwise(channels):
-        layers += [nn.Conv2d(inputs, outputs, 3, padding="same"), nn.ReLU(), nn.MaxPool2d(2)]
-    return layers
-
-
-def rnn(shape: Shape, num_classes: int, *, units: int = 256, dropout: float = 0.2) -> nn.Module:
-    """Study 001: three recurrent tanh layers over the rows of a grey image, with dropout; 338,186 parameters."""
-    return Recurrent(nn.RNN, shape[1], num_classes, units, [dropout] * 3)
-
-
-def lstm(shape: Shape, num_classes: int, *, units: int = 256, dropout: float = 0.2) -> nn.Module:
-    """Study 001: three LSTM layers over the rows of a grey image; 1,345,034 parameters.
-
-    The second and the third layer have dropout on their inputs.
-    """
-    return Recurrent(nn.LSTM, shape[1], num_classes, units, [0.0, dropout, dropout])
-
-
-def pets_cnn(shape: Shape, num_classes: int, *, dropout: float = 0.1) -> nn.Module:
-    """Study 002: three 3x3 convolutions with batch normalisation and max-pooling, then three dense layers.
-
-    For images of 224 x 224, it has 11,178,177 parameters, of which 11,177,729 are trained. Two classes share one logit.
-    """
-    colours, height, width = shape
-    layers: list[nn.Module] = []
-    for inputs, channels in [(colours, 32), (32, 64), (64, 128)]:
-        layers += [nn.Conv2d(inputs, channels, 3), nn.ReLU(), KerasBatchNorm(channels), nn.MaxPool2d(2)]
-        height, width = (height - 2) // 2, (width - 2) // 2
-    layers += [nn.Flatten(), nn.Linear(128 * height * width, 128), nn.ReLU(), nn.Dropout(dropout)]
-    layers += [nn.Linear(128, 64), nn.ReLU(), nn.Dropout(dropout)]
-    return nn.Sequential(*layers, nn.Linear(64, 1 if num_classes == 2 else num_classes))
-
-
-def scaling_cnn(
-    shape: Shape, num_classes: int, *, channels: Sequence[int] = (64, 128, 256), hidden: int = 512, dropout: float = 0.5
-) -> nn.Module:
-    """Study 003: padded 3x3 convolutions, each followed by max-pooling, then two dense layers.
-
-    For images of 64 x 64, it has 8,765,066 parameters. The study's two larger networks have wider layers.
-    """
-    colours, height, width = shape
-    sizes = [colours, *channels]
-    scale = 2 ** len(channels)
-    inputs = sizes[-1] * (height // scale) * (width // scale)
-    layers = _convolutions(sizes)
-    layers += [nn.Flatten(), nn.Linear(inputs, hidden), nn.ReLU(), nn.Dropout(dropout)]
-    return nn.Sequential(*layers, nn.Linear(hidden, num_classes))
-
-
 class KerasBatchNorm(nn.BatchNorm2d):
     """Batch normalisation with Keras' defaults."""
 
@@ -214,65 +135,38 @@ class KerasBatchNorm(nn.BatchNorm2d):
         super().__init__(channels, eps=1e-3, momentum=0.01)  # Keras' momentum 0.99 is 1 minus PyTorch's
 
 
-class SequenceDropout(nn.Module):
-    """Dropout on the input of a recurrent layer. As in Keras, all time steps of a sample get the same mask."""
-
-    def __init__(self, rate: float) -> None:
-        super().__init__()
-        self.rate = rate
-
-    def forward(self, sequence: Tensor) -> Tensor:
-        if not self.training or not self.rate:
-            return sequence
-        mask = torch.ones_like(sequence[:, :1])
-        return sequence * nn.functional.dropout(mask, self.rate)
-
-
 class Recurrent(nn.Module):
-    """Recurrent layers over image rows. A dense layer classifies the last output of the last recurrent layer.
+    """A recurrent layer with dropout on its input. As in Keras, all time steps of a sample get the same mask.
 
     A recurrent layer of Keras has only one bias. Therefore PyTorch's second bias, `bias_hh`, stays 0. It is neither
     trained nor counted.
     """
 
-    def __init__(self, kind: Any, num_features: int, num_classes: int, units: int, dropouts: list[float]) -> None:
+    def __init__(self, kind: Any, inputs: int, units: int, dropout: float, returns_all: bool) -> None:
         super().__init__()
-        sizes = [num_features] + [units] * (len(dropouts) - 1)
-        self.dropouts = nn.ModuleList(SequenceDropout(rate) for rate in dropouts)
-        self.layers = nn.ModuleList(kind(size, units, batch_first=True) for size in sizes)
-        self.head = nn.Linear(units, num_classes)
+        self.layer = kind(inputs, units, batch_first=True)
+        self.dropout, self.returns_all = dropout, returns_all
 
     def forward(self, sequence: Tensor) -> Tensor:
-        for dropout, layer in zip(self.dropouts, self.layers, strict=True):
-            sequence, _ = layer(dropout(sequence))
-        logits: Tensor = self.head(sequence[:, -1])
-        return logits
+        if self.training and self.dropout:
+            mask = torch.ones_like(sequence[:, :1])
+            sequence = sequence * nn.functional.dropout(mask, self.dropout)
+        outputs: Tensor = self.layer(sequence)[0]
+        return outputs if self.returns_all else outputs[:, -1]
 
 
-def autoencoder(shape: Shape, num_classes: int, *, code: int = 16) -> nn.Module:
-    """Study 001: an encoder from an image to `code` numbers, and a decoder from these numbers to an image.
-
-    The encoder begins with two dense layers on the value of each pixel, with the same weights for all pixels. The
-    decoder ends with three such layers. On MNIST, the encoder has 805,008 parameters and the decoder has 857,249.
-    """
-    height, width = shape
-    pixels = height * width
-    encoder = [nn.Unflatten(2, (width, 1)), nn.Linear(1, 32), nn.Linear(32, 64), nn.ReLU(), nn.Flatten()]
-    decoder = [
-        nn.Linear(code, pixels * 64),
-        nn.Unflatten(1, (height, width, 64)),
-        nn.Linear(64, 32),
-        nn.Linear(32, 64),
-        nn.ReLU(),
-        nn.Linear(64, 1),
-        nn.ReLU(),
-        nn.Flatten(2),
-    ]
-    return nn.Sequential(*encoder, nn.Linear(pixels * 64, code), *decoder)
-
-
-NETWORKS: Mapping[str, Callable[..., nn.Module]] = {
-    network.__name__: network for network in (mlp, cnn, rnn, lstm, autoencoder, pets_cnn, scaling_cnn)
+LAYERS: Mapping[str, Callable[..., nn.Module]] = {
+    "channel": lambda height, width: nn.Unflatten(1, (1, height)),
+    "convolution": lambda channels, padding: nn.LazyConv2d(channels, 3, padding=padding),
+    "dense": nn.LazyLinear,
+    "dropout": nn.Dropout,
+    "flatten": nn.Flatten,
+    "lstm": partial(Recurrent, nn.LSTM),
+    "normalisation": KerasBatchNorm,
+    "pool": lambda: nn.MaxPool2d(2),
+    "relu": nn.ReLU,
+    "reshape": lambda *shape: nn.Sequential(nn.Flatten(), nn.Unflatten(1, shape)),
+    "rnn": partial(Recurrent, nn.RNN),
 }
 
 
