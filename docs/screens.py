@@ -70,14 +70,6 @@ SECTIONS = {
     "limits": QUESTION.format("How near to the limit?"),
     "target": QUESTION.format("How long to the target?"),
 }
-NOTEBOOK = """
-import accelbench, torch
-words = "model=mlp mode=infer data=random batch_size=64"
-found = accelbench.run(words, precision=["fp32", "bf16"], threads=[1, 2], tracking="none", quiet=True)
-network = torch.nn.Sequential(torch.nn.Linear(784, 512), torch.nn.ReLU(), torch.nn.Linear(512, 10))
-measured = accelbench.measure(network, torch.randn(64, 784), mode="infer")
-print(found._repr_html_(), "<hr>", measured._repr_html_())
-"""
 PAGE = """<html><body style="margin:0;background:#fff"><pre id="screen" style="display:inline-block;
 margin:0;padding:14px;font:14px/1.35 'DejaVu Sans Mono',monospace;color:#222">{code}</pre></body></html>"""
 CONSOLE = re.compile(r"```console\n(.*?)```", re.DOTALL)
@@ -86,7 +78,6 @@ KEPT = ("results", "confirmed", "data", "report", "retries", "ceilings.json", "e
 # of `MEASURES`.
 PACKAGE = "src/accelbench"
 MEASURES = {"engines", "measuring", "judging", "isolation", "data", "devices", "stats", "schema", "serving", "stages"}
-OF_NOTEBOOK = (f"{PACKAGE}/api/run.py", f"{PACKAGE}/api/measure.py", f"{PACKAGE}/api/results.py")
 OF_PAGE = (f"{PACKAGE}/report/build.py", f"{PACKAGE}/report/templates", "studies")
 OF_MLFLOW = (f"{PACKAGE}/sinks/mlflow_fields.py", f"{PACKAGE}/sinks/ui.py", f"{PACKAGE}/sinks/view.json")
 OF_BOUND = ("docs/serving_bound.py", f"{PACKAGE}/stats/request_latencies.py")
@@ -271,13 +262,6 @@ def dvc_plots() -> None:
         save(page, "dvc-plots")
 
 
-def notebook() -> None:
-    """Saves what a notebook shows of results, and of a measurement."""
-    shown = run(f"'{sys.executable}' - 2>/dev/null", clone(), NOTEBOOK)
-    shown = shown.replace(f"{clone()}/", "")
-    show(f"<div id='screen' style='display:inline-block;padding:14px;font:14px sans-serif'>{shown}</div>", "notebook")
-
-
 def mlflow() -> None:
     """Saves a picture of MLflow's saved view of a suite."""
     with socket.socket() as probe:
@@ -430,7 +414,6 @@ JOBS: dict[str, tuple[Callable[[], None], tuple[str, ...]]] = {
     "serving-bound": (serving_bound, OF_BOUND),
     "figure": (figure, (f"{PACKAGE}/report/figure.py",)),
     "dvc-plots": (dvc_plots, OF_DVC),
-    "notebook": (notebook, OF_NOTEBOOK),
     "mlflow": (mlflow, OF_MLFLOW),
     **{name: (partial(terminal, name), of_terminal(f"$ {command}")) for name, command in TERMINALS.items()},
     **{

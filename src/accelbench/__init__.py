@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     from accelbench.api.comparison import Comparison as Comparison
     from accelbench.api.comparison import PairVerdict as PairVerdict
     from accelbench.api.comparison import compare as compare
-    from accelbench.api.measure import Measurement as Measurement
     from accelbench.api.measure import measure as measure
     from accelbench.api.results import Result as Result
     from accelbench.api.results import Results as Results
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
 # Module -> the names above that it defines.
 _MODULES = {
     "api.comparison": ("Comparison", "PairVerdict", "compare"),
-    "api.measure": ("Measurement", "measure"),
+    "api.measure": ("measure",),
     "api.results": ("Result", "Results", "read"),
     "api.run": ("run",),
     "errors": ("InvalidError", "UserError"),

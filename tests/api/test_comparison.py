@@ -45,7 +45,7 @@ def test_the_compared_settings_are_named(tmp_path, sides):
     other = write_side(tmp_path / "c", 2.0, 30, precision=Precision.bf16)
     comparison = accelbench.compare(sides[0], other)
     assert "Compared: precision: fp32 | bf16" in repr(comparison)
-    assert "faster" in comparison._repr_html_()
+    assert "faster" in repr(comparison)
 
 
 def test_the_margin_is_a_share_and_the_same_records_or_too_few_are_no_verdict(sides):

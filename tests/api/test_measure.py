@@ -187,44 +187,37 @@ def test_a_compiled_network_is_compiled_by_its_process():
         ({"device": "cuda"}, "device=cuda: unknown device. Choose from: cpu, gpu"),
         ({"precision": torch.float16}, "precision=torch.float16: unknown precision. Choose from: fp16"),
         ({"optimizer": torch.optim.SGD, "mode": "train"}, "unknown optimizer. Choose from: adam, adamw, sgd"),
-        (
-            {"model_or_function": nn.Linear},
-            "expects a torch.nn.Module, such as Net(), or a function, not <class 'torch.nn.modules.linear.Linear'>",
-        ),
-        ({"loss": "mse", "mode": "train"}, "loss: mode='train', and only this mode, needs a loss"),
+        ({"mode": "train"}, "loss: mode='train', and only this mode, needs a loss"),
         ({"loss": "mse"}, "loss: mode='train', and only this mode, needs a loss"),
-        ({"learning_rate": "high"}, "model.learning_rate: should be `float`, got `str`, such as learning_rate=0.01"),
+        ({"learning_rate": "high"}, "model.learning_rate: should be `float`, got `str`"),
         ({"batch": BATCH.numpy()}, "not a ndarray: torch.as_tensor(...) makes tensors"),
         ({"model_or_function": nn.Linear(4, 4).bfloat16()}, "weights are torch.bfloat16"),
-        ({"mode": "train"}, "loss: mode='train', and only this mode, needs"),
-        ({"batch": None}, "batch: is missing: give the input of the module, such as batch=torch.rand(8, 3, 32, 32)"),
-        ({"batch": torch.tensor(1.0)}, "samples: the number is unknown"),
+        ({"window": 5}, "measure: window: should be"),
+        ({"batch": None}, "batch: should be a tensor, a tuple or a mapping of tensors, not a NoneType"),
+        ({"batch": torch.tensor(1.0)}, "batch_size: should be `int` >= 1"),
         ({"batch": {"y": torch.ones(4, 4)}}, "batch: has y, but the network needs input"),
         ({"mode": "train", "loss": lambda output, _: output}, "loss: should return a scalar tensor"),
-        ({"samples": 0}, "samples=0: should be a whole number"),
+        ({"samples": 0}, "batch_size: should be `int` >= 1"),
     ],
 )
 def test_a_mistake_names_the_argument(arguments, message):
     with pytest.raises(UserError, match=re.escape(message)):
-        measured(**{"model_or_function": nn.Linear(4, 4), "batch": BATCH, **arguments})
-
-
-def test_a_window_is_no_number():
-    with pytest.raises(UserError, match=r"window: should be .*, such as .*window=accelbench.Window\(measure_s=5\)"):
-        accelbench.measure(nn.Linear(4, 4), BATCH, window=5)
+        accelbench.measure(**{"model_or_function": nn.Linear(4, 4), "batch": BATCH, "window": QUICK, **arguments})
 
 
 @pytest.mark.parametrize("arguments", [{"mode": "train"}, {"batch": BATCH}, {"precision": "bf16"}])
 def test_what_a_function_decides_itself_is_refused(arguments):
-    with pytest.raises(UserError, match=f"{next(iter(arguments))}: is for a torch.nn.Module"):
+    with pytest.raises(UserError, match="are for a torch.nn.Module, not for a function"):
         measured(lambda: None, **arguments)
 
 
-def test_a_measurement_shows_itself_safely():
-    result = measured(nn.Linear(4, 4), BATCH, name="<b>net</b>")
-    assert repr(result).startswith("<b>net</b>: infer, cpu, fp32, 4 samples a step")
-    assert "&lt;b&gt;net&lt;/b&gt;" in result._repr_html_()
-    assert "<b>" not in result._repr_html_()
+def test_a_measurement_is_a_result_with_the_columns_of_cells_csv():
+    result = measured(nn.Linear(4, 4), BATCH, name="net")
+    assert repr(result).startswith("Result(net: ok, ")
+    assert (result.label, result.device, result.batch_size, result.is_ok) == ("net", "cpu", 4, True)
+    assert len(result.raw.latency_s) > 1
+    with pytest.raises(AttributeError, match="a result has no speed"):
+        _ = result.speed
 
 
 @pytest.mark.gpu

@@ -27,6 +27,6 @@ def test_the_examples_of_the_python_page_run(tmp_path):
     command = [sys.executable, "-c", f"{head}{code}\nprint(page)"]
     done = subprocess.run(command, cwd=project, capture_output=True, text=True, timeout=200)
     assert done.returncode == 0, done.stderr
-    assert done.stdout.count(" samples a step, on ") == 4
+    assert done.stdout.count(": ok, ") >= 4
     assert "can't tell, 1 and 1 processes" in done.stdout
     assert Path(done.stdout.splitlines()[-1]).exists()

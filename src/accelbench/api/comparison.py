@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from accelbench.api import html
 from accelbench.api.results import Results
 from accelbench.compare import comparison as comparing
 from accelbench.compare.comparison import compared, difference
@@ -45,11 +44,6 @@ class Comparison(list[PairVerdict]):
     def __repr__(self) -> str:
         """What was compared, and a line for each pair."""
         return "\n  ".join([*self.about, *map(repr, self), *self.warnings])
-
-    def _repr_html_(self) -> str:
-        """A table of the verdicts, for notebooks."""
-        rows = [[pair.label, pair.verdict, difference(pair._comparison)] for pair in self]
-        return html.page([*self.about, *self.warnings], ["cell", "B is", "B against A"], rows)
 
 
 def compare(a: Records, b: Records, margin: float = comparing.MARGIN, *, anyway: bool = False) -> Comparison:

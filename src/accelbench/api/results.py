@@ -1,26 +1,26 @@
-"""The results of a call of `run`, or of a folder of records, as a Python sequence."""
+"""The results of `run`, `measure` and `read`. Several results are a Python sequence."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from accelbench.answers.cells import MeasuredCell, cells_of
 from accelbench.answers.headline import beside_speeds
 from accelbench.answers.process import Process
-from accelbench.answers.reference import Group, Limit, groups
-from accelbench.answers.sentences import answers, verdict_text
-from accelbench.answers.words import disturbed_text, speed_text, speed_unit, workload_text
-from accelbench.api import html
+from accelbench.answers.reference import Limit, groups
+from accelbench.answers.sentences import answers
+from accelbench.answers.words import disturbed_text, speed_text, workload_text
 from accelbench.errors import UserError
-from accelbench.judging.row import remarks_in
+from accelbench.judging.row import remarks_in, tails
 from accelbench.judging.served import served_text
 from accelbench.judging.warnings import Kind
-from accelbench.presentation import significant
 from accelbench.project import workplace
 from accelbench.report import read as reading
 from accelbench.report.read import Sweep
-from accelbench.schema.record import Record
+from accelbench.schema.measurement import Measurement
+from accelbench.schema.record import Record, Row
+from accelbench.schema.record import read as read_record
 from accelbench.schema.text import clean
 from accelbench.schema.vocab import Mode
 from accelbench.stats.order_statistics import NUM_SAMPLES_FOR
@@ -30,74 +30,115 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-@dataclass(frozen=True, kw_only=True, repr=False)
-class Result(html.Figures):
-    """The result of one cell. Numbers are None if they are unknown, or if the cell is not ok.
+@dataclass(frozen=True, repr=False)
+class Result:
+    """The result of a cell, a network or a function.
 
-    The speed is computed from all processes of the cell (repeats and seeds). All other numbers come from one
-    process, whose speed is nearest to the cell's speed.
+    Each column of `cells.csv` (docs/columns.md) is an attribute, too, such as `samples_per_s`, `latency_p50_ms`,
+    `precision` or `mfu`. A number is None if it is unknown, or if the cell is not ok.
+
+    The speed is computed from all processes of the cell (repeats and seeds). All other numbers come from one process,
+    whose speed is nearest to the cell's speed.
     """
 
-    label: str  # short name of the cell, such as `cnn-cpu-fp32-b128-infer`
-    status: str  # a status of `cells.csv`, `disturbed`, `not run yet` or `not readable`
-    is_ok: bool  # whether the cell was measured and its numbers are valid
-    reason: str | None  # why the status is not `ok`, in one line
-    num_processes: int  # processes behind the throughput
-    # Columns of a cell that served requests: see docs/columns.md.
-    requests_per_s: float | None
-    offered_per_s: float | None
-    request_p50_ms: float | None
-    request_p90_ms: float | None
-    request_p99_ms: float | None
-    miss_share: float | None
-    # Columns of a training to a target, from the seed with the median time; None if this training missed the target.
-    target_s: float | None  # from the start of the process to the end of the evaluation that reached the target
-    target_epochs: float | None
-    target_tested: float | None  # metric on the test set
-    verdict: str | None  # for protocol=server: `sure pass`, `sure fail` or `can't tell`
-    path: Path | None  # file of the record; None if the cell has not run yet
-    _cell: MeasuredCell = field(compare=False)
+    _cell: MeasuredCell
 
-    @classmethod
-    def of(cls, cell: MeasuredCell) -> "Result":
-        """The result of a cell."""
-        return cls(
-            label=cell.label,
-            status=cell.outcome,
-            is_ok=cell.is_ok,
-            reason=disturbed_text(cell) if cell.disturbed else cell.reason,
-            num_processes=cell.num_processes,
-            verdict=str(cell.row["verdict"]) if cell.is_ok and cell.row["verdict"] else None,
-            warnings=remarks_in(cell.row, Kind.doubt),
-            tips=remarks_in(cell.row, Kind.tip),
-            notes=remarks_in(cell.row, Kind.note),
-            path=cell.path,
-            _cell=cell,
-            **{name: cell.number(name) if cell.is_ok else None for name in html.numbers(cls)},
-        )
+    def __getattr__(self, column: str) -> Any:
+        if column.startswith("_") or column not in self.row:
+            raise AttributeError(f"a result has no {column}: docs/columns.md lists its columns")
+        return self.row[column]
+
+    def __dir__(self) -> list[str]:
+        return [*super().__dir__(), *self.row]
+
+    @property
+    def row(self) -> Row:
+        """The columns of `cells.csv`."""
+        return self._cell.row
+
+    @property
+    def label(self) -> str:
+        """Short name of the cell, such as `cnn-cpu-fp32-b128-infer`."""
+        return self._cell.label
+
+    @property
+    def status(self) -> str:
+        """A status of `cells.csv`, `disturbed`, `older`, `not run yet` or `not readable`."""
+        return self._cell.outcome
+
+    @property
+    def is_ok(self) -> bool:
+        """Whether the cell was measured, and its numbers are valid."""
+        return self._cell.is_ok
+
+    @property
+    def reason(self) -> str | None:
+        """Why the status is not `ok`, in one line."""
+        return disturbed_text(self._cell) if self._cell.disturbed else self._cell.reason
+
+    @property
+    def num_processes(self) -> int:
+        """The number of processes from which the speed is computed."""
+        return self._cell.num_processes
+
+    @property
+    def path(self) -> Path | None:
+        """The record's file. None for `measure`."""
+        return self._cell.path
 
     @property
     def settings(self) -> dict[str, Any]:
         """All settings, nested as in conf/, such as `settings["batch_size"]` and `settings["model"]["name"]`."""
         return self._cell.cell.settings()
 
-    def __repr__(self) -> str:
-        """One line, such as `Result(cnn-cpu-fp32-b128-infer: ok, 401 samples/s)`."""
-        if self._cell.disturbed:
-            return f"Result({self.label}: {self.reason})"
-        text = served_text(self._cell.row) if self.is_ok else ""
-        what = ""
-        if self.samples_per_s is not None:
-            what = f", {speed_text(self._cell.cell, self.samples_per_s)}"
-        elif text:
-            what = f", {text}"
-        elif self.reason:
-            what = f": {self.reason}"
-        return f"Result({self.label}: {self.status}{what})"
+    @property
+    def name(self) -> str:
+        """The network's name. For `measure`, it is the name that the user chose, or that of the class or function."""
+        return self._cell.cell.model.name
 
-    def _repr_html_(self) -> str:
-        """Returns a table for notebooks. It shows the numbers and doubts, or the reason why there are no numbers."""
-        return _table([self])
+    @property
+    def samples(self) -> int:
+        """The number of samples in a step."""
+        return self._cell.cell.batch_size
+
+    @property
+    def flops(self) -> int | None:
+        """Floating-point operations of a step, counted from its operators. A multiply-add counts as two."""
+        measured = self._cell.measurement
+        return measured.work.flops if measured and measured.work else None
+
+    @property
+    def raw(self) -> Measurement | None:
+        """What was measured, with all raw times."""
+        record = self._cell.record
+        if record is not None and self.path is not None:
+            record = read_record(self.path)  # results of `read` do not keep the raw times
+        return record.measurement if record else None
+
+    @property
+    def warnings(self) -> list[str]:
+        """Sentences on why a number may be wrong."""
+        return remarks_in(self.row, Kind.doubt)
+
+    @property
+    def tips(self) -> list[str]:
+        """Sentences on settings that may be faster."""
+        return remarks_in(self.row, Kind.tip)
+
+    @property
+    def notes(self) -> list[str]:
+        """Facts about the measurement that raise no doubt."""
+        return remarks_in(self.row, Kind.note)
+
+    def __repr__(self) -> str:
+        """One line, such as `Result(cnn-cpu-fp32-b128-infer: ok, 401 samples/s, p50 10.1 ms)`, with doubts."""
+        words = [self.status]
+        if self.is_ok:
+            if self.samples_per_s is not None:
+                words.append(speed_text(self._cell.cell, self.samples_per_s))
+            words += [served_text(self.row), tails(self.row, "latency"), *self.warnings]
+        text = ", ".join(filter(None, words))
+        return clean(f"Result({self.label}: {text}{f': {self.reason}' if self.reason else ''})")
 
 
 class Results(list[Result]):
@@ -113,7 +154,7 @@ class Results(list[Result]):
         """The results of records in `folder`."""
         costs = _costs()
         cells = cells_of(Process.of(record, costs=costs, path=folder / f"{record.name}.json") for record in records)
-        return cls(list(map(Result.of, cells)), folder)
+        return cls(list(map(Result, cells)), folder)
 
     def __getitem__(self, index: Any) -> Any:
         results = super().__getitem__(index)
@@ -156,24 +197,15 @@ class Results(list[Result]):
 
         Raises UserError: the folder has no readable records, or the report can't be written.
         """
-        from accelbench.report.build import build
-        from accelbench.settings import params
+        from accelbench.commands.show import build_report
 
         out = self.folder / "report" if path is None else Path(path)
-        place = workplace()
-        costs = _costs()
-        sweeps = reading.read_all(self.folder, costs, params.wanted_suites(place.project, self.folder))
-        extension = params.report_extension(place.project)
-        return build(sweeps, self.folder, out, costs, extension=extension)
+        return build_report(workplace(), self.folder, out, _costs(), say=lambda line: None)
 
     def __repr__(self) -> str:
         """The answer, and a line for each result."""
         lines = [f"Results of {len(self)} cells in {self.folder}", *self._answers()]
         return "\n  ".join([*lines, *map(repr, self)])
-
-    def _repr_html_(self) -> str:
-        """For notebooks: the answer, and a table."""
-        return _table(self, [f"Records: {self.folder}", *self._answers(), *self.notes])
 
     def _answers(self) -> list[str]:
         cells = [result._cell for result in self]
@@ -197,48 +229,8 @@ def read(folder: str | Path) -> Results:
     if not top.exists():
         top = place.root / folder
     sweeps = reading.read_all(top, _costs(), wanted_suites(place.project, top))
-    results = [Result.of(cell) for sweep in sweeps for cell in sweep.cells]
+    results = [Result(cell) for sweep in sweeps for cell in sweep.cells]
     return Results(results, top, [note for sweep in sweeps for note in sweep.notes])
-
-
-def _table(results: Sequence[Result], lines: Sequence[str] = ()) -> str:
-    """Returns a table for notebooks. Cells of the same work are sorted by speed. Bars compare them with the fastest."""
-    ranked: dict[Any, tuple[Group, MeasuredCell]] = {}
-    for group in groups(result._cell for result in results):
-        ranked |= {cell.measured_key: (group, cell) for cell in group.cells}
-    places = {key: place for place, key in enumerate(ranked)}
-    ordered = sorted(results, key=lambda result: places.get(result._cell.measured_key, len(places)))
-    units = {speed_unit(result._cell.cell)[1] for result in results}
-    unit = min(units) if len(units) == 1 else "speed"
-    times = {"first token (ms)": "ttft_ms", "a token (ms)": "tpot_p50_ms"} if "tokens/s" in units else {}
-    rows: list[list[str]] = []
-    shares: list[float | None] = []
-    marked = []
-    for result in ordered:
-        cell = result._cell
-        size = speed_unit(cell.cell)[0]
-        low = result.samples_per_s_low
-        high = result.samples_per_s_high
-        row = [result.label, speed_text(cell.cell, result.samples_per_s).removesuffix(f" {unit}")]
-        row.append(html.interval(low and size * low, high and size * high))
-        row += [significant(cell.number(column) if result.is_ok else None) for column in times.values()]
-        row.append(significant(result.latency_p50_ms))
-        against, share = "", None
-        if cell.measured_key in ranked:
-            group, counted = ranked[cell.measured_key]
-            share = (counted.speed or 0.0) / (group.fastest.speed or 1.0)
-            if len(group.cells) > 1:
-                against = verdict_text(group, counted)
-                if counted is group.fastest:
-                    marked.append(len(rows))
-        if result.is_ok:
-            about = "; ".join(filter(None, [served_text(cell.row), *result.warnings]))
-        else:
-            about = ": ".join(filter(None, [result.status, result.reason]))
-        rows.append([*row, against, about])
-        shares.append(share)
-    headings = ["cell", unit, "95 % interval", *times, "p50 (ms)", "", "doubts, or why there is no number"]
-    return html.page(lines, headings, rows, shares, marked)
 
 
 def _costs() -> Mapping[Any, Any]:

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from functools import cache, partial
+from functools import cache
 from inspect import isroutine
 from multiprocessing.process import BaseProcess
 from pathlib import Path
@@ -141,9 +141,8 @@ class _FunctionRun(CellRun):
 
 def _check(value: Any) -> None:
     """Raises UserError if the work of a value in the function's result has not run, or may still run unnoticed."""
-    is_function = isroutine(value) or isinstance(value, partial) or hasattr(value, "__wrapped__")  # jax.jit has this
     is_future = hasattr(type(value), "add_done_callback")
-    if is_function or is_future or isinstance(value, UNFINISHED):
+    if isroutine(value) or is_future or isinstance(value, UNFINISHED):
         name = f"an object of type {type(value).__module__}.{type(value).__qualname__}".replace("builtins.", "")
         raise UserError(
             f"measure: the function returns {name}, which has not run or may still run: call, await, read or wait for "
