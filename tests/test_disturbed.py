@@ -6,7 +6,7 @@ import io
 import pytest
 from rich.console import Console
 
-from accelbench.answers.sentences import answers
+from accelbench.answers.jobs import jobs
 from accelbench.cli import main
 from accelbench.compare.comparison import Terms, answer, compared
 from accelbench.compare.record_sets import ComparedProcess, RecordSet
@@ -40,8 +40,8 @@ def shown(print_to):
 
 def test_a_report_counts_it_says_why_and_names_another_cell_the_best(folder):
     sweeps = read.read_all(folder)
-    (found,) = answers(sweeps[0].cells)
-    assert [cell.cell.precision for cell in found.group.cells] == [Precision.fp32, Precision.fp64]
+    (found,) = jobs(sweeps[0].cells)
+    assert [cell.cell.precision for cell in found.cells] == [Precision.fp32, Precision.fp64]
     assert found.fastest.cell.precision == Precision.fp32
     assert "bf16" not in found.sentence
     (row,) = outcomes.reasons(read.cells_in(sweeps)).rows
@@ -60,7 +60,7 @@ def test_the_page_and_best_show_the_reason_and_answer_with_another(folder, capsy
     assert main(["best", str(folder)]) == 0
     said = capsys.readouterr().out
     assert f"mlp-cpu-bf16-b32-infer: {TEXT}" in said
-    assert "fp32, batch 32 is fastest here" in said
+    assert "PyTorch fp32 b32 is fastest here" in said
 
 
 def test_trackers_get_no_speed():

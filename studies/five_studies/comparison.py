@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from accelbench.answers.cells import MeasuredCell
 from accelbench.answers.pairs import OF_ENGINE
-from accelbench.answers.words import choice_text
+from accelbench.answers.words import options_text
 from accelbench.report.read import Sweep
 from accelbench.schema.cell import Cell
 from accelbench.schema.measurement import Measurement
@@ -121,7 +121,8 @@ def describe(reported: MeasuredCell | None) -> str:
     if measured is None:
         return reported.outcome
     job = _job_text(_own_job(cell, measured)) if measured.epochs else ""  # for a window, the job is only estimated
-    parts = [choice_text(reported, has_engines=True), job, cell.protocol.value, stand_in(reported)]
+    engine = Engine.pytorch if cell.engine == Engine.pytorch else None  # `options_text` names the other engines
+    parts = [engine, options_text(reported.row), job, cell.protocol.value, stand_in(reported)]
     return ", ".join([cell.precision, f"batch {cell.batch_size}", *filter(None, parts)])
 
 

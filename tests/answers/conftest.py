@@ -3,8 +3,8 @@
 import pytest
 
 from accelbench.answers.cells import cells_of
+from accelbench.answers.jobs import jobs
 from accelbench.answers.process import Process
-from accelbench.answers.sentences import answers
 from report.conftest import maker  # noqa: F401
 
 
@@ -17,4 +17,4 @@ def cells():
 @pytest.fixture(scope="session")
 def answered(cells):
     """From records to the answers that they give."""
-    return lambda records: answers(cells(records))
+    return lambda records: jobs(cells(records))

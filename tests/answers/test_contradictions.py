@@ -17,10 +17,8 @@ from rich.console import Console
 import accelbench
 from accelbench.answers import gains
 from accelbench.answers.cells import process_rows
-from accelbench.answers.jobs import jobs
+from accelbench.answers.jobs import REFERENCE, jobs
 from accelbench.answers.process import Process
-from accelbench.answers.reference import groups
-from accelbench.answers.sentences import REFERENCE
 from accelbench.cli import main
 from accelbench.report import build, csv_file, figure, read
 from accelbench.report.contents import compose
@@ -36,8 +34,8 @@ from report.conftest import ENVIRONMENT
 
 NUMBER = r"[\d,]+(?:\.\d+)?(?:e[+-]\d+)?"
 SENTENCE = re.compile(
-    rf"(?P<first>[^:;.●○?=]+, batch \d+) (?:is fastest here|measured fastest|gives), (?P<rate>{NUMBER}) samples/s.*?; "
-    rf"(?P<ratio>{NUMBER}) times as fast as (?P<second>[^;]+, batch \d+)"
+    rf"(?P<first>[^:;.●○?=]+ b\d+) (?:is fastest here|measured fastest|gives), (?P<rate>{NUMBER}) samples/s.*?; "
+    rf"(?P<ratio>{NUMBER}) times as fast as (?P<second>[^;]+ b\d+)"
     r"(?: \((?P<word>sure|likely)\)|, but (?P<not>can't tell))"
 )
 PLACES = [
@@ -120,10 +118,9 @@ class Said:
     def __init__(self, cells) -> None:
         self.names = {}
         self.speeds, self.pairs = defaultdict(dict), defaultdict(dict)
-        for group in groups(cells):
+        for group in jobs(cells):
             for cell in group.cells:
-                for name in (group.text(cell), group.short_text(cell)):
-                    self.names[group.where, name] = cell.measured_key
+                self.names[group.where, group.text(cell)] = cell.measured_key
 
     def speed(self, surface, key, value) -> None:
         self.speeds[key].setdefault(surface, number(value))
@@ -157,8 +154,8 @@ def number(value) -> float:
 
 def of_headline(page) -> None:
     """The bars of headline.txt have two digits of each gain, and its mark."""
-    faster = [job for job in jobs(page.answers) if job.answer.best]
-    lines = [line.plain for line in gains.of_jobs(page.answers, 200) if gains.BAR in line.plain]
+    faster = [job for job in page.jobs if job.best]
+    lines = [line.plain for line in gains.of_jobs(page.jobs, 200) if gains.BAR in line.plain]
     for job, line in zip(faster, lines, strict=True):
         mark, ratio = re.search(rf"{gains.BAR}(\S) +({NUMBER})x ", line).groups()
         assert mark == gains.MARKS[job.gain.word]
@@ -167,7 +164,7 @@ def of_headline(page) -> None:
 
 def of_every_cell(said, page) -> None:
     """The page's table of every cell: its speeds, and how each stands to the reference of its batch."""
-    references = references_of(answer.group for answer in page.answers)
+    references = references_of(page.jobs)
     for row in rows_of(page.cells):
         said.speed("every cell", row["cell"], row["samples_per_s"])
         if row["cell"] in references:
@@ -183,13 +180,13 @@ def rows_of(cells):
 
 def references_of(of_groups):
     """The key of each cell that is compared with a reference -> that of the reference."""
-    gains = [group.gain(cell) for group in of_groups for cell in group.cells]
+    gains = [group.gain_of(cell) for group in of_groups for cell in group.cells]
     return {gain.first.measured_key: gain.second.measured_key for gain in gains if gain}
 
 
 def of_figure(said, page) -> None:
     """The texts at the right end of the picture to take away have two digits of what the others show."""
-    gaining = [job for job in jobs(page.answers) if job.gains]
+    gaining = [job for job in page.jobs if job.gains]
     if not gaining:
         return
     ends = [each.get_text() for each in figure.of_jobs(gaining, 7.0).axes[0].texts[: len(gaining)]]
@@ -198,7 +195,7 @@ def of_figure(said, page) -> None:
         ratio, word = said.pairs[first, second]["every cell"]
         ratio = ratio if first == job.gain.first.measured_key else 1 / ratio
         assert end.startswith("? ") == (word == "can't tell")
-        if job.answer.best:
+        if job.best:
             assert float(end.partition("x ")[0]) == pytest.approx(ratio, rel=0.06)
 
 
@@ -226,7 +223,7 @@ def of_csv(said, root, sweeps) -> None:
 
 def of_mlflow(said, cells) -> None:
     by_key = {each.measured_key: each for each in cells}
-    references = references_of(groups(cells))
+    references = references_of(jobs(cells))
     for run in of_cells(cells):
         key = run.tags["cell"]
         if by_key[key].speed:
@@ -256,7 +253,7 @@ def of_terminal(said, records) -> None:
     terminal.show_answer([Process.of(record) for record in records], "runs/mine", Console(file=out, width=1000))
     for where in places:
         for line in out.getvalue().splitlines():
-            if line.startswith("cnn, inference") and (where == "" or f", {where}:" in line):
+            if line.startswith("cnn infer") and (where == "" or f", {where}:" in line):
                 said.text("a sweep's end", where, line)
 
 
@@ -275,7 +272,7 @@ def examined(maker, root, found, is_interleaved, *, is_whole) -> None:
     of_python(said, root)
     if not any(each.confirming for each in found):
         of_terminal(said, records)
-    texts = {"answers": "".join(f"\n- {each.data}: {each.sentence}" for each in page.answers)}
+    texts = {"answers": "".join(f"\n- {each.data}: {each.sentence}" for each in page.jobs)}
     if is_whole:
         built = build.build(read.read_all(root / "results"), root / "results", root / "report")
         (drawn,) = re.findall(r'id="gains">(.*?)</script>', built.read_text())
@@ -286,8 +283,8 @@ def examined(maker, root, found, is_interleaved, *, is_whole) -> None:
         figures = json.loads(built.with_name("metrics.json").read_text())
         assert figures["ok"] == sum(cell.is_ok for cell in cells)
     for surface, text in texts.items():
-        for each in page.answers:
-            where = each.group.where
+        for each in page.jobs:
+            where = each.where
             for part in re.split(r"\n- ", text):
                 if each.data in part.partition(": ")[0]:
                     said.text(surface, where, part)
@@ -317,7 +314,7 @@ def test_accelbench_best_shows_what_the_others_show(tmp_path, monkeypatch, capsy
     text = " ".join(capsys.readouterr().out.split())
     said = Said([cell for sweep in read.read_all(tmp_path / "results") for cell in sweep.cells])
     said.text("best", "", text)
-    for name in ("cpu bf16 b32", "cpu fp32 b32"):
+    for name in ("PyTorch bf16 b32", "PyTorch fp32 b32"):
         said.speed("bars", said.names["", name], re.search(rf"{name} ━+ ({NUMBER}) samples/s", text)[1])
     assert said.pairs
     said.check()

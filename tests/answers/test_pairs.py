@@ -24,13 +24,13 @@ def test_a_pair_differs_in_one_setting_alone(told, maker) -> None:
     rates = {("fp32", 8): 100, ("fp32", 32): 200, ("bf16", 8): 50, ("bf16", 32): 600}
     made = [(maker.cell(precision=word, batch_size=size), rate) for (word, size), rate in rates.items()]
     assert told(PRECISION, *made) == {
-        ("mlp train, cpu fp32 b8", "bf16", "fp32"): 0.5,
-        ("mlp train, cpu fp32 b32", "bf16", "fp32"): 3.0,
+        ("mlp train, PyTorch fp32 b8", "bf16", "fp32"): 0.5,
+        ("mlp train, PyTorch fp32 b32", "bf16", "fp32"): 3.0,
     }
     sizes = ("batch 32", "batch 8")
     assert told(BATCH, *made) == {
-        ("mlp train, cpu fp32 b8", *sizes): 2.0,
-        ("mlp train, cpu bf16 b8", *sizes): 12.0,
+        ("mlp train, PyTorch fp32", *sizes): 2.0,
+        ("mlp train, PyTorch bf16", *sizes): 12.0,
     }
     assert not any(told(axis, *made) for axis in AXES if axis not in (PRECISION, BATCH))
 
@@ -39,11 +39,11 @@ def test_engines_and_options_are_named_with_their_settings_and_devices_compared_
     compiled = KerasSettings(jit_compile=True)
     keras, on_xla = (maker.cell(engine=Engine.keras, keras=settings) for settings in (KerasSettings(), compiled))
     assert told(ENGINE, (keras, 800), (on_xla, 2500), (maker.cell(), 1000)) == {
-        ("mlp train, cpu fp32 b128", "keras", "pytorch"): 0.8,
-        ("mlp train, cpu fp32 b128", "keras jit_compile", "pytorch"): 2.5,
+        ("mlp train, PyTorch fp32 b128", "keras", "pytorch"): 0.8,
+        ("mlp train, PyTorch fp32 b128", "keras jit_compile", "pytorch"): 2.5,
     }
     found = told(DEVICE, (maker.cell(device="gpu"), 500), (maker.cell(), 10))
-    assert found == {("mlp train, cpu fp32 b128", "gpu", "cpu"): 50.0}
+    assert found == {("mlp train, PyTorch fp32 b128", "gpu", "cpu"): 50.0}
     rates = {Options(): 1000, LAST: 800, BOTH: 1200}
     found = told(OPTIONS, *((maker.cell(options=options), rate) for options, rate in rates.items()))
     assert {key[1:]: ratio for key, ratio in found.items()} == {

@@ -6,9 +6,9 @@ from itertools import count
 import pytest
 
 from accelbench.answers.cells import cells_of
+from accelbench.answers.jobs import jobs
 from accelbench.answers.pairs import BATCH, pairs
 from accelbench.answers.process import Process
-from accelbench.answers.reference import groups
 from accelbench.answers.serving import best_settings, capacities
 from accelbench.schema.cell import Server
 from accelbench.schema.measurement import Quantile
@@ -47,7 +47,7 @@ def found(*records):
 )
 def test_the_sentence_of_single_probes_says_whether_it_was_confirmed(records, said):
     (capacity,) = found(*(probed(rate, verdict, **(more[0] if more else {})) for rate, verdict, *more in records))
-    assert capacity.sentence.startswith(f"fp32, batches of at most 32: {said}")
+    assert capacity.sentence.startswith(f"PyTorch fp32, batches of at most 32: {said}")
 
 
 def test_probes_near_the_limit_are_joined():
@@ -67,7 +67,7 @@ def test_settings_are_ordered_within_what_compares_and_the_percentile_is_the_cel
     longer = [probed(110, P, duration_s=40.0, seed=1)]
     told = found(*slow, *other, *fast, *longer)
     assert [(each.low, each.high) for each in told] == [(300, 400), (100, 120), (900, None)]
-    assert told[0].setting == "fp32 openvino, batches of at most 8, 2 ms delay"
+    assert told[0].setting == "OpenVINO fp32, batches of at most 8, 2 ms delay"
     assert "p90 at most 20 ms" in told[2].sentence
     assert told[2].what.endswith(", server.latency_ms=20.0, server.percentile=90.0")
     assert best_settings(told) == [told[0], told[2]]
@@ -90,5 +90,5 @@ def test_what_only_told_a_search_where_to_begin_is_no_answer():
     cells = [make_cell(protocol=Protocol.offline, batch_size=2**i) for i in range(3)]
     offline = [replace(make_served(Protocol.offline, each), of_search=each is cells[0]) for each in cells]
     measured = cells_of(map(Process.of, [make_served(), *offline]))
-    assert {each.cell.batch_size for group in groups(measured) for each in group.cells} == {2, 4}
+    assert {each.cell.batch_size for group in jobs(measured) for each in group.cells} == {2, 4}
     assert {each.base.cell.batch_size for each in pairs(measured, BATCH)} == {2}

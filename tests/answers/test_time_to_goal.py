@@ -4,8 +4,8 @@ import pytest
 
 from accelbench.answers.cells import cells_of
 from accelbench.answers.headline import beside_speeds, headline
+from accelbench.answers.jobs import jobs
 from accelbench.answers.process import Process
-from accelbench.answers.reference import groups
 from accelbench.answers.time_to_goal import target_answers
 from accelbench.schema.vocab import Definition, Precision, Protocol, Status
 from fakes import make_cell, make_record, make_trained
@@ -29,7 +29,7 @@ def answered(*records):
 @pytest.mark.parametrize(
     ("first", "second", "said"),
     [
-        (runs(FAST), runs(SLOW, **BF16), "10 of 10 seeds), 1.30 times as fast as bf16_mixed b32 (1.23 to 1.37; sure)."),
+        (runs(FAST), runs(SLOW, **BF16), "seeds), 1.30 times as fast as PyTorch bf16_mixed b32 (1.23 to 1.37; sure)."),
         (runs(FAST), runs(FAST, **BF16), "32 (0.949 to 1.05; can't tell)."),
         (runs(FAST), runs(FAST, **BF16), "10 of 10 seeds), maybe not faster than "),
         (runs([12.0] * 6), runs([12.0] * 6, **BF16), "(1.00 to 1.00; same)."),
@@ -41,9 +41,9 @@ def answered(*records):
         (runs(FAST, **BF16), runs(SLOW, batch_size=64), "bf16_mixed b32: 12.1 s (11.4 to 12.8, 10 of 10 seeds)"),
         (runs(FAST), runs(SLOW, started_at=LATER, **BF16), "likely: they were not interleaved)."),
         (runs([*FAST[:9], None]), runs(SLOW, **BF16), "likely: fewer of its seeds arrive)."),
-        (runs([None] * 6), [], "none reached it: fp32 b32 (0 of 6 seeds)."),
+        (runs([None] * 6), [], "none reached it: PyTorch fp32 b32 (0 of 6 seeds)."),
         (runs([*FAST[:4], None, None]), [], "fp32 b32: 12.9 s (at least 11.4, 4 of 6 seeds)."),
-        (runs(FAST, value=0.971, **FIXED), [], "(fixed length, epochs=10): fp32 b32: 12.1 s (11.4 to 12.8, 10"),
+        (runs(FAST, value=0.971, **FIXED), [], "(fixed length, epochs=10): PyTorch fp32 b32: 12.1 s (11.4 to 12.8, 10"),
         (
             runs(FAST[:1], **FIXED),
             [],
@@ -94,13 +94,13 @@ def test_workloads_are_told_apart_and_learning_rates_are_settings_of_one():
     other = runs(FAST[:2], target={"every": 0.5})
     rates = runs(SLOW[:2], model=type(cell.model)(name="mlp", learning_rate=0.01))
     first, second = answered(*runs(FAST[:2]), *other, *rates)
-    assert [each.name for each in first.settings] == ["fp32 b32 lr 0.001", "fp32 b32 lr 0.01"]
+    assert [each.name for each in first.settings] == ["PyTorch fp32 b32 lr 0.001", "PyTorch fp32 b32 lr 0.01"]
     assert (first.what.endswith("target.every=1.0"), second.what.endswith("target.every=0.5")) == (True, True)
 
 
 def test_no_throughput_ranking_has_them_and_they_are_not_missing():
     cells = cells_of(map(Process.of, [*runs(FAST[:2]), *runs(SLOW[:2], **BF16), make_record()]))
-    assert {each.fastest.cell.protocol for each in groups(cells)} == {Protocol.window}
+    assert {each.fastest.cell.protocol for each in jobs(cells)} == {Protocol.window}
     assert "Missing" not in headline(cells)
     (text,) = beside_speeds(cells)
-    assert text.startswith("mlp on mnist to accuracy at least 0.97 (first passage): fp32 b32: 12.9 s")
+    assert text.startswith("mlp on mnist to accuracy at least 0.97 (first passage): PyTorch fp32 b32: 12.9 s")

@@ -10,8 +10,8 @@ from rich.console import Console
 import accelbench
 import beside
 from accelbench.answers.cells import cells_of
+from accelbench.answers.jobs import jobs
 from accelbench.answers.process import Process
-from accelbench.answers.sentences import answers
 from accelbench.report import csv_file
 from accelbench.report.read import read_all
 from accelbench.schema import record as records
@@ -91,7 +91,7 @@ def test_a_frame_has_the_columns_and_values_of_cells_csv_and_a_report_is_a_page(
 
 def test_results_show_the_answer_and_a_line_for_each(results):
     lines = repr(results).splitlines()
-    assert "bf16, batch 32 is fastest here" in lines[1]
+    assert "PyTorch bf16 b32 is fastest here" in lines[1]
     assert len(lines) == 5
     assert len(results[0].raw.blocks) == 8
     assert copy.deepcopy(results[0]).label == results[0].label
@@ -106,7 +106,7 @@ def test_a_generation_is_said_in_tokens_per_second_with_their_times(tmp_path):
     show_card(record, "", console)
     terminal.show_answer([Process.of(record)], "runs/mine", console)
     cells = cells_of([Process.of(record)])
-    sentence = answers(cells)[0].sentence
+    sentence = jobs(cells)[0].sentence
     assert re.search("102,[04]00 tokens/s", sentence)
     assert "first token after 100 ms, 10.0 ms a token" in sentence
     for text in (sentence, repr(results), console.file.getvalue()):

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from accelbench.answers.sentences import answers
+from accelbench.answers.jobs import jobs
 from accelbench.report import build
 from accelbench.report.read import Sweep, read_all
 from accelbench.report.read import read as read_sweep
@@ -165,7 +165,7 @@ def read(tmp_path: Path, maker):
 @pytest.fixture
 def answered(read):
     """From records to the answers that they give."""
-    return lambda records, costs=None: answers(read(records, costs=costs).cells)
+    return lambda records, costs=None: jobs(read(records, costs=costs).cells)
 
 
 @pytest.fixture(scope="session")

@@ -2,7 +2,7 @@ import re
 
 import pytest
 
-from accelbench.answers.sentences import answers
+from accelbench.answers.jobs import jobs
 from accelbench.report.questions import questions
 from accelbench.schema.measurement import Work
 from report.pictures.samples import served, working
@@ -15,7 +15,7 @@ def asked(read, maker):
     def asked(rates, records=(), costs=None):
         records = records or [maker.ok(maker.cell(**dict(changes)), rate) for changes, rate in rates]
         sweep = read(records, costs=costs)
-        return {question.title: question for question in questions(sweep.cells, answers(sweep.cells))}
+        return {question.title: question for question in questions(sweep.cells, jobs(sweep.cells))}
 
     return asked
 
@@ -26,8 +26,8 @@ def test_each_question_has_a_sentence_with_its_figures(asked) -> None:
     precision = found["Which precision?"]
     assert precision.sentence == ("bf16 is 0.500 to 3.00 times as fast as fp32 in 2 of 2 pairs (2 likely).")
     assert [(line.name, line.text) for line in precision.lines] == [
-        ("bf16: mlp train, cpu fp32 b128", "3.00x, likely"),
-        ("bf16: cnn train, cpu fp32 b128", "0.500x, likely"),
+        ("bf16: mlp train, PyTorch fp32 b128", "3.00x, likely"),
+        ("bf16: cnn train, PyTorch fp32 b128", "0.500x, likely"),
     ]
     low, high = precision.lines[0].bounds
     assert low < 3 < high
@@ -48,7 +48,7 @@ def test_the_limit_and_the_phases_have_a_line_for_each_job(asked, maker) -> None
 
 def test_requests_have_a_section_for_each_workload_with_the_probes_of_each_setting(asked, maker) -> None:
     question = asked([], served(maker))["How many requests per second?"]
-    assert question.sentence.startswith("fp32, batches of at most 8: ")
+    assert question.sentence.startswith("PyTorch fp32, batches of at most 8: ")
     assert re.search(r": 200 to 2[0-4]\d requests/s with p99 at most 50 ms \(sure\)", question.sentence)
     assert [line.name.partition(", ")[2] for line in question.lines] == [
         *["batches of at most 8"] * 5,

@@ -7,8 +7,8 @@ import pytest
 
 import accelbench
 from accelbench.answers.cells import cells_of
+from accelbench.answers.jobs import jobs
 from accelbench.answers.process import Process
-from accelbench.answers.reference import groups
 from accelbench.cli import main
 from accelbench.judging.row import summarise
 from accelbench.judging.served import served_text
@@ -53,7 +53,7 @@ def test_it_is_ranked_by_no_speed_and_nothing_breaks_on_it(tmp_path, monkeypatch
     window = make_record()
     write_sweep(tmp_path / "runs/mine", SERVED, SLOW, STREAM, OFFLINE, window)
     cells = cells_of(map(Process.of, (SERVED, SLOW, STREAM, OFFLINE, window)))
-    assert {each.fastest.cell.protocol for each in groups(cells)} == {"offline", "window"}
+    assert {each.fastest.cell.protocol for each in jobs(cells)} == {"offline", "window"}
     assert main(["best", "runs/mine"]) == main(["report", "runs/mine"]) == 0
     text = (tmp_path / "runs/mine/report/cells.csv").read_text()
     rows = list(csv.DictReader(io.StringIO(text)))

@@ -37,7 +37,7 @@ def test_every_surface_says_the_same_sentence(tmp_path, monkeypatch, capsys):
     assert ANSWER.sentence in console.file.getvalue()
     report = (tmp_path / "runs/mine/report/report.md").read_text()
     assert ANSWER.sentence in " ".join(report.split())
-    row = next(line for line in report.splitlines() if line.startswith("| fp32 b32 "))
+    row = next(line for line in report.splitlines() if line.startswith("| PyTorch fp32 b32 "))
     assert "| 5 of 6 seeds | 12.3 s | at least 11.1 |" in row
     found = accelbench.read("runs/mine")
     assert (round(found[0].target_s, 3), found[0].target_epochs, found[0].samples_per_s) == (12.3, 5, None)

@@ -9,7 +9,7 @@ import shutil
 import pytest
 from rich.console import Console
 
-from accelbench.answers.sentences import answers
+from accelbench.answers.jobs import jobs
 from accelbench.cli import main
 from accelbench.errors import UserError
 from accelbench.isolation import hosts as isolated
@@ -77,7 +77,7 @@ def test_every_process_has_a_record_and_only_full_measurements_are_published(don
     assert sorted([*race.short, *published]) == sorted(path.stem for path in folder.glob(RECORDS))
     assert {reported.cell.batch_size for reported in sweep.cells} == {8, 32}
     assert all(reported.cell.window == make_cell().window for reported in sweep.cells)
-    (best,) = answers(sweep.cells)
+    (best,) = jobs(sweep.cells)
     assert (best.fastest.cell.batch_size, best.lead.word) == (32, "sure")
     (note,) = sweep.notes
     assert f"{len(race.short)} records in runs/mine are from a search's short windows" in note

@@ -84,7 +84,7 @@ def test_cells_of_one_process_are_its_run_and_are_compared_with_the_first_by_syn
     assert "share" not in alone.data.metrics
     assert fast.data.tags["word"] in ("likely", "can't tell")
     assert {each for each in slow.data.tags if not each.startswith("mlflow.")} == {"record", "cell", "sweep", "word"}
-    assert "times as fast as fp32, batch 128" in fast.data.tags[NOTE]
+    assert "times as fast as PyTorch fp32 b128" in fast.data.tags[NOTE]
     experiment = client_of(root).get_experiment(fast.info.experiment_id)
     answer, bars = experiment.tags[NOTE].split("\n\n", 1)
     assert re.fullmatch(r"\*\*[01] of 1 job run faster than PyTorch fp32 on CPU \(same batch\)\*\*", answer)

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from rich.console import Console
 
-from accelbench.answers.reference import groups
+from accelbench.answers.jobs import jobs
 from accelbench.report import read
 from accelbench.schema.cell import Options
 from accelbench.schema.vocab import Status
@@ -73,7 +73,7 @@ def test_after_it_is_answered_the_report_is_sure_or_says_that_it_cannot_tell(pro
     sweeps = read.read_all(project / "results")
     assert [each.key for each in questions(sweeps, 1000.0)] == [question.key]  # it keeps what it has
     assert len(sweeps[0].cells) == 2
-    (found,) = groups(sweeps[0].cells)
+    (found,) = jobs(sweeps[0].cells)
     assert found.lead.is_interleaved
     assert "too few blocks" not in found.lead.how_sure
     assert [cell.num_processes for cell in found.cells] == [5, 5]

@@ -6,8 +6,8 @@ import os
 import pytest
 
 from accelbench.answers.cells import cells_of
+from accelbench.answers.jobs import jobs
 from accelbench.answers.process import Process
-from accelbench.answers.reference import groups
 from accelbench.schema.vocab import Status
 from environments import make_environment
 from fakes import make_cell
@@ -45,7 +45,7 @@ def test_each_cell_runs_in_its_environment_whose_versions_are_in_its_identity_an
     needs = "msgspec, numpy, nvidia-ml-py, torch"
     assert skipped.reason.startswith(f"python={empty}: {needs} not installed there: {empty}/bin/python -m pip install")
     assert other.label == f"{make_cell().label}-second"
-    (group,) = groups(cells_of(map(Process.of, result.records)))
+    (group,) = jobs(cells_of(map(Process.of, result.records)))
     assert sorted(map(group.text, group.cells)) == sorted(
-        f"fp32 with {name}, batch 32" for name in ("accelbench's own", "second")
+        f"PyTorch fp32 b32, {name}" for name in ("accelbench's own", "second")
     )

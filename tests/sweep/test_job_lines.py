@@ -5,8 +5,8 @@ import re
 import pytest
 
 from accelbench.answers.cells import cells_of
+from accelbench.answers.jobs import jobs
 from accelbench.answers.process import Process
-from accelbench.answers.reference import groups
 from accelbench.grid.plan import Planned
 from accelbench.schema.cell import Cell
 from accelbench.schema.measurement import Block
@@ -52,7 +52,7 @@ def test_a_job_is_named_once_then_what_differs_and_the_gain_over_its_reference()
         "              fp32 b16  ok     750/s  ±0 %             42.7 ms",
         "              bf16 b16  ok   1,500/s  ±0 %     2.0x    21.3 ms",
     ]
-    (group, _) = groups(cells_of(map(Process.of, records)))
+    (group, _) = jobs(cells_of(map(Process.of, records)))
     assert group.gains[0].ratio == pytest.approx(2.0)
 
 

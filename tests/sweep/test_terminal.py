@@ -92,16 +92,16 @@ def test_the_fastest_cell_is_named_with_its_gain_over_what_was_asked_for_first_a
     first = [of_rate(), of_rate(batch_size=8), of_rate(300.0, **bf16), of_rate(290.0, batch_size=8, **bf16)]
     text = answer(*first)
     words = " ".join(text.split())
-    assert words.startswith("mlp, inference, mnist: ○ bf16, batch 32 is fastest here, 29")
-    assert "; 2.98 times as fast as fp32, batch 32 (likely)." in words
-    longest, *others = re.findall(r"cpu \w+ b\d+ +(━+) +[\d.]+ samples/s", text)
+    assert words.startswith("mlp infer, mnist: ○ PyTorch bf16 b32 is fastest here, 29")
+    assert "; 2.98 times as fast as PyTorch fp32 b32 (likely)." in words
+    longest, *others = re.findall(r"PyTorch \w+ b\d+ +(━+) +[\d.]+ samples/s", text)
     assert [len(each) / len(longest) for each in others] == pytest.approx([0.97, 0.34, 0.34], abs=0.04)
     assert "accelbench compare --top runs/mine" in words
     words = " ".join(answer(of_rate(), of_rate(50.0, batch_size=8)).split())  # cells that differ in the batch only
-    assert "fp32, batch 32 is fastest here, 99.7 samples/s, median step 10.0 ms" in words
-    assert "; 2.00 times as fast as fp32, batch 8 (likely)." in words
+    assert "PyTorch fp32 b32 is fastest here, 99.7 samples/s, median step 10.0 ms" in words
+    assert "; 2.00 times as fast as PyTorch fp32 b8 (likely)." in words
     words = " ".join(answer(of_rate(batch_size=8), of_rate(300.0, **bf16)).split())
-    assert "bf16, batch 32 gives 297 samples/s, median step 10.0 ms. No other setting was measured with this" in words
+    assert "PyTorch bf16 b32 gives 297 samples/s, median step 10.0 ms." in words
 
 
 def test_of_many_jobs_each_is_a_line_the_largest_gain_first():
@@ -111,10 +111,10 @@ def test_of_many_jobs_each_is_a_line_the_largest_gain_first():
         model = ModelSpec(name=name)
         records += [of_rate(model=model), of_rate(100.0 * gain, model=model, precision=Precision.bf16)]
     text = answer(*records)
-    rows = re.findall(r"^  (\w+ \w+) +\w+ \w+ +(━+)○ +([\d.]+)x +[\d.]+/s", text, re.MULTILINE)
+    rows = re.findall(r"^  (\w+ \w+) +\w+ \w+ \w+ +(━+)○ +([\d.]+)x +[\d.]+/s", text, re.MULTILINE)
     assert [(name, ratio) for name, _, ratio in rows] == [("cnn infer", "4.0"), ("mlp infer", "2.0")]
     assert len(rows[0][1]) == pytest.approx(2 * len(rows[1][1]), abs=1)  # their logarithms
     words = " ".join(text.split())
     assert words.startswith("2 of 4 jobs run faster than PyTorch fp32 on CPU (same batch)")
-    assert "nothing faster: rnn infer: PyTorch bf16 0.50x ○ can't tell: lstm infer ○ likely" in words
+    assert "nothing faster: rnn infer: PyTorch bf16 b32 0.50x ○ can't tell: lstm infer ○ likely" in words
     assert all(len(line) <= 100 for line in text.splitlines())

@@ -9,8 +9,7 @@ from rich.text import Text
 
 from accelbench.answers.cells import Gap, MeasuredCell, Word
 from accelbench.answers.headline import beside_speeds, notices
-from accelbench.answers.jobs import Job, jobs, reference_text
-from accelbench.answers.sentences import Answer
+from accelbench.answers.jobs import Job, reference_text
 from accelbench.answers.words import speed_text
 from accelbench.judging.row import warnings_of
 from accelbench.judging.warnings import interval_text
@@ -41,9 +40,9 @@ class Bar(NamedTuple):
     figures: str
 
 
-def summary(answers: Sequence[Answer], cells: Sequence[MeasuredCell], width: int) -> Iterator[Text]:
-    """Yields lines about all `cells`, some of which may have no results. `answers` were computed from these cells."""
-    yield from of_jobs(answers, width)
+def summary(jobs: Sequence[Job], cells: Sequence[MeasuredCell], width: int) -> Iterator[Text]:
+    """Yields lines about all `cells`, some of which may have no results. `jobs` were computed from these cells."""
+    yield from of_jobs(jobs, width)
     speeds = beside_speeds(cells)
     if speeds:
         yield Text()
@@ -52,15 +51,14 @@ def summary(answers: Sequence[Answer], cells: Sequence[MeasuredCell], width: int
             yield Text(text, line.style)
 
 
-def of_jobs(answers: Sequence[Answer], width: int) -> Iterator[Text]:
+def of_jobs(jobs: Sequence[Job], width: int) -> Iterator[Text]:
     """Yields a line for each job with a faster setting than its reference, sorted by gain.
 
     Then lists the other jobs that have several settings. If no job has several settings, lists each job with its speed.
     """
-    every = jobs(answers)
-    compared = [job for job in every if job.gains]
-    faster = [job for job in compared if job.answer.best]
-    others = [job for job in compared if not job.answer.best]
+    compared = [job for job in jobs if job.gains]
+    faster = [job for job in compared if job.best]
+    others = [job for job in compared if not job.best]
     if compared:
         today = f"{reference_text(compared)} (same batch)"
         yield Text(f"{len(faster)} of {counted(len(compared), 'job')} run faster than {today}", "bold")
@@ -69,12 +67,12 @@ def of_jobs(answers: Sequence[Answer], width: int) -> Iterator[Text]:
     yield from _rows(faster, width)
     untold = [job for job in others if job.gain.word == Word.cant_tell]
     kept = [job for job in others if job.gain.word != Word.cant_tell]
-    if others or (every and not compared):
+    if others or (jobs and not compared):
         yield Text()
     yield from _list("nothing faster", [_beside(job) for job in kept], width)
     yield from _list("can't tell", [job.name for job in untold], width)
     if not compared:
-        yield from _list("one setting only", [f"{job.name}: {_rate(job.answer.fastest)}" for job in every], width)
+        yield from _list("one setting only", [f"{job.name}: {_rate(job.fastest)}" for job in jobs], width)
     words = {job.gain.word for job in [*faster, *kept]}
     if words:
         legend = "   ".join(f"{MARKS[word]} {meaning}" for word, meaning in MEANINGS.items() if word in words)
@@ -95,7 +93,7 @@ def _list(title: str, parts: Sequence[str], width: int) -> Iterator[Text]:
 def _beside(job: Job) -> str:
     """Returns a job's name, setting, gain and mark (see `MARKS`), such as `rnn train: Keras fp32 0.63x ○`."""
     doubt = f" {DOUBT}" if job.gain.is_doubtful else ""
-    return f"{job.name}: {job.choice} {_times(job.gain)} {MARKS[job.gain.word]}{doubt}"
+    return f"{job.name}: {job.text(job.gain.first)} {_times(job.gain)} {MARKS[job.gain.word]}{doubt}"
 
 
 def _rate(cell: MeasuredCell) -> str:
@@ -108,7 +106,7 @@ def _times(gain: Gap) -> str:
 
 def _rows(jobs: Sequence[Job], width: int) -> Iterator[Text]:
     names = [shortened(job.name, MAX_NAME) for job in jobs]
-    settings = [shortened(job.choice, MAX_SETTING) for job in jobs]
+    settings = [shortened(job.text(job.gain.first), MAX_SETTING) for job in jobs]
     name_width = max(map(len, names), default=0)
     bars = []
     for job, name, setting in zip(jobs, names, settings, strict=True):
@@ -118,11 +116,11 @@ def _rows(jobs: Sequence[Job], width: int) -> Iterator[Text]:
     yield from _drawn(bars, width)
 
 
-def of_one(answer: Answer, width: int, most: int) -> Iterator[Text]:
+def of_one(job: Job, width: int, most: int) -> Iterator[Text]:
     """Yields the recommendation for one job, and then a bar for each of its fastest cells (at most `most` bars)."""
-    mark = f"{MARKS[answer.lead.word]} " if answer.lead else ""
-    yield Text.assemble((answer.what, "bold"), f", {answer.data}: {mark}{answer.sentence}")
-    cells = answer.group.cells
+    mark = f"{MARKS[job.lead.word]} " if job.lead else ""
+    yield Text.assemble((job.what, "bold"), f": {mark}{job.sentence}")
+    cells = job.cells
     if len(cells) == 1:
         return
     yield Text()
@@ -134,7 +132,7 @@ def of_one(answer: Answer, width: int, most: int) -> Iterator[Text]:
         step = "" if p50_ms is None else f"{significant(p50_ms)} ms"
         doubt = f" {DOUBT}" if warnings_of(cell.row) else ""
         figures = f"{rate:>{rate_width}}  {interval_text(cell.row):<6}  {step}{doubt}"
-        bars.append(Bar(answer.group.short_text(cell), cell.speed or 0.0, "", figures))
+        bars.append(Bar(job.text(cell), cell.speed or 0.0, "", figures))
     yield from _drawn(bars, width)
     if len(cells) > most:
         yield Text(f"  and {counted(len(cells) - most, 'slower cell')}", "dim")

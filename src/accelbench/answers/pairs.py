@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from accelbench.answers.cells import Gap, MeasuredCell, Word, gap
-from accelbench.answers.words import choice_text, engine_text, feeding_text, model_text, short_text, switches_text
+from accelbench.answers.words import engine_text, feeding_text, model_text, setting_name, switches_text
 from accelbench.presentation import counted, significant
 from accelbench.schema.cell import Options
 from accelbench.schema.serialize import digest
@@ -106,9 +106,10 @@ class Pair:
 
     @property
     def what(self) -> str:
-        """The work of both cells, and the settings of the base, such as `mlp infer, cpu fp32 b16`."""
+        """The work of both cells, and the settings of the base, such as `mlp infer, PyTorch fp32 b16`."""
         work = " ".join(filter(None, [model_text(self.base), self.base.cell.mode.value, feeding_text(self.base)]))
-        return f"{work}, {short_text(self.base, choice_text(self.base, has_engines=False))}"
+        is_named = self.base.cell.device != Device.cpu
+        return f"{work}, {setting_name(self.base, has_batch=self.axis is not BATCH, has_device=is_named)}"
 
 
 def pairs(cells: Iterable[MeasuredCell], axis: Axis) -> list[Pair]:

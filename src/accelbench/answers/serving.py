@@ -10,8 +10,8 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from accelbench.answers.cells import MeasuredCell
+from accelbench.answers.jobs import Job, alike
 from accelbench.answers.process import Process
-from accelbench.answers.reference import Group, alike
 from accelbench.judging.served import limit_text
 from accelbench.presentation import significant
 from accelbench.schema.cell import Cell, Server
@@ -121,10 +121,10 @@ class Capacity:
 def capacities(cells: Iterable[MeasuredCell]) -> list[Capacity]:
     """Returns the capacity of each setting. Comparable settings are adjacent, and the best of them comes first."""
     made = []
-    for group, of_work in alike((cell for cell in cells if cell.cell.protocol == Protocol.server), work_of):
+    for job, of_work in alike((cell for cell in cells if cell.cell.protocol == Protocol.server), work_of):
         by_setting = grouped(of_work, lambda cell: replace(cell, cell=setting_of(cell.cell)).measured_key)
-        of_group = [capacity for of_one in by_setting.values() if (capacity := _capacity(group, of_one)) is not None]
-        made += sorted(of_group, key=lambda capacity: (-(capacity.low or 0.0), -(capacity.high or 0.0)))
+        of_job = [capacity for of_one in by_setting.values() if (capacity := _capacity(job, of_one)) is not None]
+        made += sorted(of_job, key=lambda capacity: (-(capacity.low or 0.0), -(capacity.high or 0.0)))
     return made
 
 
@@ -136,7 +136,7 @@ def best_settings(every: Iterable[Capacity]) -> list[Capacity]:
     return list(best.values())
 
 
-def _capacity(group: Group, cells: Sequence[MeasuredCell]) -> Capacity | None:
+def _capacity(job: Job, cells: Sequence[MeasuredCell]) -> Capacity | None:
     """Computes the capacity of one setting. Returns None if none of its processes is ok."""
     probes: dict[Hashable, Probe] = {}  # several sweeps may have the cell
     num_invalid = 0
@@ -152,7 +152,7 @@ def _capacity(group: Group, cells: Sequence[MeasuredCell]) -> Capacity | None:
     ordered = sorted(probes.values(), key=lambda probe: probe.seen.rate)
     first = ordered[0].cell
     batch, server = first.cell.batch_size, first.cell.server
-    words = [group.setting(first), "one at a time" if batch == 1 else f"batches of at most {batch}"]
+    words = [job.setting(first), "one at a time" if batch == 1 else f"batches of at most {batch}"]
     words += [f"{server.max_delay_ms:g} ms delay"] if server.max_delay_ms else []
     words += [f"{server.workers} workers"] if server.workers > 1 else []
     low, high, num_joined = request_latencies.rate_bounds([probe.seen for probe in ordered], server.percentile)
@@ -160,4 +160,4 @@ def _capacity(group: Group, cells: Sequence[MeasuredCell]) -> Capacity | None:
     is_repeated = low is None or len({probe.seed for probe in passed}) > 1
     is_sure = num_joined >= MIN_JOINED if num_joined else is_repeated
     is_sure &= num_invalid <= len(probes)
-    return Capacity(group.what, ", ".join(words), ordered, low, high, is_sure)
+    return Capacity(job.what, ", ".join(words), ordered, low, high, is_sure)

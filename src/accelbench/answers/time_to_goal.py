@@ -11,9 +11,9 @@ from functools import cached_property
 from statistics import median_high
 
 from accelbench.answers.cells import MeasuredCell, Word
+from accelbench.answers.jobs import Job, alike
 from accelbench.answers.process import Process
-from accelbench.answers.reference import Group, alike
-from accelbench.answers.words import data_text, model_text
+from accelbench.answers.words import model_text
 from accelbench.compare.sureness import LIKELY_RATIO, MARGIN, are_interleaved, ran_beside_others
 from accelbench.presentation import counted, significant
 from accelbench.schema.cell import Cell
@@ -183,13 +183,12 @@ class TargetAnswer:
 def target_answers(cells: Iterable[MeasuredCell]) -> list[TargetAnswer]:
     """Returns an answer for each combination of network, data set, target, machine and packages."""
     made = []
-    for group, of_work in alike((cell for cell in cells if cell.cell.protocol == Protocol.target), work_of):
-        settings = list(_settings(group, of_work))
+    for job, of_work in alike((cell for cell in cells if cell.cell.protocol == Protocol.target), work_of):
+        settings = list(_settings(job, of_work))
         settings.sort(key=lambda one: (bool(one.refused), one.median_s, -one.num_arrived, min(one.times)))
         if not settings:
             continue
-        what = f"{model_text(group.fastest)} on {data_text(group.fastest)}"
-        what += f", {group.where}" if group.where else ""
+        what = f"{model_text(job.fastest)} on {job.data}"
         made.append(TargetAnswer(what, settings))
     return made
 
@@ -201,10 +200,10 @@ def work_of(cell: Cell) -> Cell:
     return replace(cell, model=replace(cell.model, learning_rate=ModelSpec.learning_rate))
 
 
-def _settings(group: Group, cells: Sequence[MeasuredCell]) -> Iterator[Setting]:
+def _settings(job: Job, cells: Sequence[MeasuredCell]) -> Iterator[Setting]:
     has_rates = len({cell.cell.model.learning_rate for cell in cells}) > 1
     for cell in cells:
-        name = f"{group.setting(cell)} b{cell.cell.batch_size}"
+        name = job.text(cell)
         name += f" lr {cell.cell.model.learning_rate:g}" if has_rates else ""
         planned = [process for process in cell.processes if process.outcome != Status.skipped]
         by_seed: dict[int, Process] = {}

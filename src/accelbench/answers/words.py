@@ -12,7 +12,6 @@ from accelbench.schema.record import Row, number_of
 
 FLAGS = [name for name in vars(Options()) if name != "allocator"]
 WORD_END = re.compile(r"(?<![=,:\[])(?<!\de)-")  # a dash between words of a label, but not in `x=-1` or `1e-05`
-MODES = {vocab.Mode.train: "training", vocab.Mode.infer: "inference", vocab.Mode.generate: "generation"}
 ENGINES = {engine: engine.value for engine in vocab.Engine} | {
     vocab.Engine.pytorch: "PyTorch",
     vocab.Engine.lightning: "Lightning",
@@ -61,45 +60,30 @@ def feeding_text(process: Process) -> str:
     return " ".join(words)
 
 
-def workload_text(process: Process) -> str:
-    """The model, its mode and its data, such as `resnet18 infer, random 3x224x224`."""
-    return f"{model_text(process)} {process.cell.mode}, {data_text(process)}"
-
-
 def environment_names(processes: Iterable[Process]) -> dict[str, str]:
     """Returns `measured_key` -> the environment's name, such as `new`. It is empty if there is only one."""
     environments = {process.measured_key: process.cell.python for process in processes if process.record}
     return dict(zip(environments, interpreters.names(list(environments.values())), strict=True))
 
 
-def choice_text(process: Process, *, has_engines: bool, environment: str | None = None) -> str:
-    """Names a cell's engine and options, such as `pytorch, channels_last`.
+def setting_name(
+    process: Process, *, has_batch: bool = False, has_device: bool = False, environment: str | None = None
+) -> str:
+    """Names a cell's setting, such as `OpenVINO int8 on GPU b16, freeze`.
 
     Args:
-        has_engines: whether the cell is shown beside cells of other engines. If it is false, PyTorch is not named.
+        has_batch: whether to name the batch size.
+        has_device: whether to name the device.
         environment: the name of the cell's Python environment. If it is None, the environment's folder is named.
     """
     row = process.row | ({"python": environment} if environment else {})
-    is_first = has_engines and process.cell.engine == vocab.Engine.pytorch  # `options_text` names the other engines
-    return ", ".join(filter(None, [vocab.Engine.pytorch if is_first else None, options_text(row)]))
-
-
-def short_text(process: Process, choice: str) -> str:
-    """Names a cell's settings, such as `cpu bf16 b32, channels_last`. `choice` is the result of `choice_text`."""
-    settings = f"{process.cell.device} {process.cell.precision} b{process.cell.batch_size}"
-    return ", ".join(filter(None, [settings, choice]))
-
-
-def setting_name(process: Process, *, beside: Process, environment: str | None = None) -> str:
-    """Names a cell's engine, precision and options, such as `OpenVINO int8, freeze`.
-
-    Names its device if `beside` ran on a different device. `choice_text` explains `environment`.
-    """
-    row = process.row | ({"python": environment} if environment else {})
     cell = process.cell
-    engine = engine_text(row).replace(cell.engine, ENGINES[cell.engine], 1)
-    name = f"{engine} {cell.precision}" + ("" if cell.device == beside.cell.device else f" on {DEVICES[cell.device]}")
-    return ", ".join(filter(None, [name, options_text(row | {"engine": vocab.Engine.pytorch})]))
+    words = [engine_text(row).replace(cell.engine, ENGINES[cell.engine], 1), cell.precision.value]
+    if has_device:
+        words.append(f"on {DEVICES[cell.device]}")
+    if has_batch:
+        words.append(f"b{cell.batch_size}")
+    return ", ".join(filter(None, [" ".join(words), options_text(row | {"engine": vocab.Engine.pytorch})]))
 
 
 def speed_unit(cell: Cell) -> tuple[int, str]:

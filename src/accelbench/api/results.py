@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from accelbench.answers.cells import MeasuredCell, cells_of
 from accelbench.answers.headline import beside_speeds
+from accelbench.answers.jobs import Limit, jobs
 from accelbench.answers.process import Process
-from accelbench.answers.reference import Limit, groups
-from accelbench.answers.sentences import answers
-from accelbench.answers.words import disturbed_text, speed_text, workload_text
+from accelbench.answers.words import disturbed_text, speed_text
 from accelbench.errors import UserError
 from accelbench.judging.row import remarks_in, tails
 from accelbench.judging.served import served_text
@@ -167,20 +166,20 @@ class Results(list[Result]):
 
         Raises UserError: no result remains, or the results are of different models, modes or data.
         """
-        ranked = groups(result._cell for result in self)
-        works = dict.fromkeys(workload_text(group.fastest) for group in ranked)
-        if len({group.fastest.workload_key for group in ranked}) > 1:
+        cells = [result._cell for result in self]
+        every = jobs(cells)
+        if len({job.fastest.workload_key for job in every}) > 1:
             raise UserError(
-                f"best: the results are of several jobs: {'; '.join(works)}. "
+                f"best: the results are of several jobs: {'; '.join(job.what for job in every)}. "
                 "Select the results of one job, such as `results[:4].best()`"
             )
         if percentile not in NUM_SAMPLES_FOR:
             raise UserError(f"percentile={percentile}: should be one of {', '.join(map(str, NUM_SAMPLES_FOR))}")
         limit = None if latency_ms is None else Limit(latency_ms, percentile)
-        cells = [inside.fastest for group in ranked if (inside := group.within(limit)) is not None]
-        if not cells:
+        inside = [job.fastest for job in jobs(cells, limit)]
+        if not inside:
             raise UserError("best: no ok cell" + ("" if limit is None else f" is known to be within {limit}"))
-        fastest = max(cells, key=lambda cell: cell.speed or 0.0)
+        fastest = max(inside, key=lambda cell: cell.speed or 0.0)
         return next(result for result in self if result._cell.measured_key == fastest.measured_key)
 
     def to_frame(self) -> "pd.DataFrame":
@@ -209,10 +208,8 @@ class Results(list[Result]):
 
     def _answers(self) -> list[str]:
         cells = [result._cell for result in self]
-        several = [answer for answer in answers(cells) if answer.others or answer.fastest.cell.mode == Mode.generate]
-        sentences = (
-            clean(f"{answer.what}, {answer.data}: {answer.sentence}") for answer in several[: terminal.MAX_WORKLOADS]
-        )
+        several = [job for job in jobs(cells) if job.lead or job.fastest.cell.mode == Mode.generate]
+        sentences = (clean(f"{job.what}: {job.sentence}") for job in several[: terminal.MAX_WORKLOADS])
         return [*beside_speeds(cells), *sentences]
 
 

@@ -13,8 +13,7 @@ from typing import NamedTuple
 from rich.console import Console
 
 from accelbench.answers.cells import Gap, Word, gap
-from accelbench.answers.reference import Group
-from accelbench.answers.sentences import answers
+from accelbench.answers.jobs import Job, jobs
 from accelbench.bundle.verify import verify
 from accelbench.compare.record_sets import ComparedProcess
 from accelbench.compare.sureness import MIN_PROCESSES, SpeedRatio, Verdict, compare_processes
@@ -93,20 +92,20 @@ def replay(name: str, num: int, budget_s: float, console: Console, hosts: Hosts,
 
 
 def _of_bundle(path: Path) -> list[Claim]:
-    """Returns the claims of a bundle: first the largest gain of every group, then the second largest gains, etc."""
+    """Returns the claims of a bundle: first the largest gain of every job, then the second largest gains, etc."""
     verified = verify(path)
     if verified.problems:
         raise UserError(f"{path}: wrong, so not replayed ({verified.problems[0]}): see `accelbench verify`")
     cells = sorted((cell for one in verified.sweeps for cell in one.cells), key=lambda cell: cell.started_at)
-    by_group = [list(_claims(answer.group)) for answer in answers(cells)]
-    return [claim for of_rank in zip_longest(*by_group) for claim in filter(None, of_rank)]
+    by_job = [list(_claims(job)) for job in jobs(cells)]
+    return [claim for of_rank in zip_longest(*by_job) for claim in filter(None, of_rank)]
 
 
-def _claims(group: Group) -> Iterator[Claim]:
-    others = [] if group.others else [gap(group.fastest, other) for other in group.cells[1:]]  # cells of other batches
-    for gain in [*group.gains, *others]:
+def _claims(job: Job) -> Iterator[Claim]:
+    others = [] if job.others else [gap(job.fastest, other) for other in job.cells[1:]]  # cells of other batches
+    for gain in [*job.gains, *others]:
         if gain.word != Word.cant_tell:
-            what = f"{group.what}: {group.text(gain.first)} over {group.text(gain.second)}"
+            what = f"{job.what}: {job.text(gain.first)} over {job.text(gain.second)}"
             yield Claim(what, (gain.first.cell, gain.second.cell), gain)
 
 

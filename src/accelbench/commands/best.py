@@ -141,10 +141,9 @@ def _serve(chosen: Namespace, console: Console) -> int:
 
 def _show_best(chosen: Namespace, console: Console) -> int:
     from accelbench.answers.headline import beside_speeds, tips
+    from accelbench.answers.jobs import Limit, choices, jobs
     from accelbench.answers.process import NOT_RUN
-    from accelbench.answers.reference import Limit, choices, groups
-    from accelbench.answers.sentences import answers
-    from accelbench.answers.words import disturbed_text, workload_text
+    from accelbench.answers.words import disturbed_text
     from accelbench.judging.costs import price_notes
     from accelbench.report import read as sweeps
     from accelbench.report.tables.best import NOTE, OF_ALL
@@ -165,7 +164,7 @@ def _show_best(chosen: Namespace, console: Console) -> int:
     if num := sum(process.outcome == NOT_RUN for process in planned):
         notes.append(f"{num} of {len(planned)} planned processes have not run yet")
     speeds = beside_speeds(cells) if limit is None else []
-    answered = answers(cells, limit)
+    answered = jobs(cells, limit)
     if not answered and not speeds:
         problem = "best: no ok cell" + ("" if limit is None else f" is known to be within {limit}")
         unread = [process.problem for process in planned if process.problem]
@@ -173,18 +172,15 @@ def _show_best(chosen: Namespace, console: Console) -> int:
         return 1
     say(console, *speeds)
     terminal.show_answers(answered, console)
-    chosen_cells = [choice for answer in answered for choice in choices(answer.group)]
+    chosen_cells = [choice for job in answered for choice in choices(job)]
     is_choice = len(answered) <= terminal.MAX_WORKLOADS and len(chosen_cells) > len(answered)
     explained = []
     if (is_choice or chosen.price_per_hour) and (table := tabulate_known("", OF_ALL, chosen_cells)) is not None:
         console.print(rendered(table, console.width))
         explained = [NOTE]
     searched = [line for sweep in read if sweep.race and limit is None for line in sweep.race.answers]
-    missing = [
-        f"{workload_text(one.fastest)}: no cell is known to be within {limit}"
-        for one in groups(cells)
-        if not one.within(limit)
-    ]
+    inside = {job.what for job in answered}
+    missing = [f"{job.what}: no cell is known to be within {limit}" for job in jobs(cells) if job.what not in inside]
     for note in [*missing, *explained, *searched, *tips(cells), *notes]:
         presentation.say(console, note, "dim")
     return 0

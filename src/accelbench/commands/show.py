@@ -105,7 +105,6 @@ def view(chosen: Namespace, console: Console) -> int:
 def figure(chosen: Namespace, console: Console) -> int:
     """Draws the chart."""
     from accelbench.answers.jobs import jobs
-    from accelbench.answers.sentences import answers
     from accelbench.report import figure as pictures
     from accelbench.report.questions import questions
     from accelbench.report.read import cells_in, read_all
@@ -125,9 +124,9 @@ def figure(chosen: Namespace, console: Console) -> int:
     cells = cells_in(sweeps)
     if not any(cell.is_ok for cell in cells):
         raise UserError(f"{shown(folder)}: no cell was measured, so there is nothing to draw")
-    answered = answers(cells)
-    gaining = [job for job in jobs(answered) if job.gains]
-    asked = grouped((one for one in questions(cells, answered) if one.lines), lambda one: one.name)
+    every = jobs(cells)
+    gaining = [job for job in every if job.gains]
+    asked = grouped((one for one in questions(cells, every) if one.lines), lambda one: one.name)
     if question is not None and question not in asked:
         raise UnknownChoiceError("--question", question, asked or ["none: these records have no such chart"])
     if question is None and not gaining:

@@ -135,7 +135,7 @@ def _write(page: Page, sweeps: Sequence[Sweep], folder: Path) -> None:
         (folder / picture.path).parent.mkdir(exist_ok=True, parents=True)  # a sweep may lie in a folder of a folder
         picture.figure.savefig(folder / picture.path, dpi=DPI)
     (folder / "index.html").write_text(html(page, folder), encoding="utf-8")
-    answers = "".join(f"{line}\n" for line in gains.summary(page.answers, cells_in(sweeps), HEADLINE_WIDTH))
+    answers = "".join(f"{line}\n" for line in gains.summary(page.jobs, cells_in(sweeps), HEADLINE_WIDTH))
     (folder / "headline.txt").write_text(answers, encoding="utf-8")
     (folder / "report.md").write_text(markdown(page, answers), encoding="utf-8")
     for name, rows in tables(sweeps).items():
@@ -148,8 +148,8 @@ def metrics(page: Page) -> dict[str, float]:
 
     `failed` is the number of cells that are neither ok nor skipped. If no job got faster, the gains are left out.
     """
-    ratios = [job.gain.ratio for job in page.jobs if job.answer.best]
-    figures: dict[str, float] = {"jobs": len(page.answers), "faster": len(ratios)}
+    ratios = [job.gain.ratio for job in page.jobs if job.best]
+    figures: dict[str, float] = {"jobs": len(page.jobs), "faster": len(ratios)}
     if ratios:
         figures |= {"max_gain": _readable(max(ratios)), "median_gain": _readable(median(ratios))}
     ok = page.counts.get(Status.ok, 0)

@@ -10,7 +10,6 @@ from typing import Any
 
 from accelbench.answers.headline import headline, stand_ins, tips, unmeasured
 from accelbench.answers.jobs import Job, jobs
-from accelbench.answers.sentences import Answer, answers
 from accelbench.judging.costs import price_notes
 from accelbench.presentation import counted
 from accelbench.report.extension import Addition, Picture
@@ -50,7 +49,6 @@ class Page:
     tiles: list[Tile]
     measured: Counter[Device]  # how many cells have numbers
     unmeasured: Counter[tuple[str, str]]  # how many cells have no numbers, by outcome and reason
-    answers: list[Answer]  # the fastest setting for each model and mode
     questions: list[QuestionSection]  # users' questions, each with a sentence and a chart
     notes: list[str]  # about records that are not shown
     counts: dict[str, int]  # number of cells by outcome, without zeros
@@ -80,8 +78,7 @@ def compose(
     computed from all `sweeps`.
     """
     cells = cells_in(sweeps)
-    found = answers(cells)
-    every = jobs(found)
+    every = jobs(cells)
     published: list[Tile] = extension.tiles(sweeps) if extension else []
     records = [record for sweep in sweeps for record in sweep.records]
     ran = [record for record in records if record.status != Status.skipped]
@@ -101,11 +98,10 @@ def compose(
         machines=_machines(ran),
         folder=folder,
         jobs=every,
-        tiles=[*islice(tiles(found, cells), MAX_TILES - bool(published)), *published],
+        tiles=[*islice(tiles(every, cells), MAX_TILES - bool(published)), *published],
         measured=Counter(cell.cell.device for cell in cells if cell.is_ok),
         unmeasured=unmeasured(cells),
-        answers=found,
-        questions=questions(cells, found),
+        questions=questions(cells, every),
         notes=notes,
         counts=outcomes.counts(cells),
         when=(_minute(min(starts)), _minute(max(starts))) if starts else None,

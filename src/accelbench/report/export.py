@@ -15,15 +15,16 @@ from typing import Any, NamedTuple
 from accelbench.answers.cells import CELL, COUNTS, MeasuredCell, process_rows
 from accelbench.answers.process import Process
 from accelbench.answers.time_to_goal import target_answers
-from accelbench.answers.words import MODES
 from accelbench.judging.row import warnings_of
 from accelbench.presentation import counted, significant
 from accelbench.report import csv_file
 from accelbench.report.read import Sweep, cells_in
 from accelbench.schema.cell import Cell
 from accelbench.schema.record import Row
+from accelbench.schema.vocab import Mode
 
 CELLS, PROCESSES = "cells.csv", "processes.csv"
+MODES = {Mode.train: "training", Mode.infer: "inference", Mode.generate: "generation"}
 MAX_NAME = 1024 - 9  # characters of a benchmark's name in Bencher; 9 are for a dash and a part of a key
 
 

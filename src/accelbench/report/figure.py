@@ -81,7 +81,7 @@ def of_jobs(jobs: Sequence[Job], width: float) -> Figure:
     """Draws a row for each job with gains. A mark shows a setting's speed / the speed of its reference."""
     rows = []
     for job in jobs:
-        rows.append(Row(job.name, _end(job), job.gains, notes_of(job), job.gain if job.answer.best else None))
+        rows.append(Row(job.name, _end(job), job.gains, notes_of(job), job.gain if job.best else None))
     figure = Figure((width, ROW * len(rows) + AXIS + LEGEND))
     axes = figure.subplots()
     axes.set_xlabel(f"times as fast as {reference_text(jobs)} at the same batch")
@@ -91,11 +91,11 @@ def of_jobs(jobs: Sequence[Job], width: float) -> Figure:
 
 def _end(job: Job) -> str:
     """Returns the text at the end of a job's row, such as `8.5x OpenVINO int8`."""
-    if job.answer.best:
-        return f"{significant(job.gain.ratio, 2)}x {job.choice}"
+    if job.best:
+        return f"{significant(job.gain.ratio, 2)}x {job.text(job.gain.first)}"
     if job.gain.word == Word.cant_tell:
-        return f"? {job.choice}"
-    return f"keep {job.name_of(job.gain.second)}"
+        return f"? {job.text(job.gain.first)}"
+    return f"keep {job.setting(job.gain.second)}"
 
 
 def of_question(sections: Sequence[QuestionSection], width: float) -> Figure:

@@ -6,7 +6,6 @@ from typing import Any
 from accelbench.answers.cells import Gap, MeasuredCell, Word
 from accelbench.answers.jobs import Job, kind_of, reference_text
 from accelbench.answers.pairs import DEVICE, ENGINE, PRECISION, Axis, Pair, pairs, span, told
-from accelbench.answers.sentences import Answer
 from accelbench.answers.serving import best_settings, capacities
 from accelbench.answers.time_to_goal import target_answers
 from accelbench.answers.words import DEVICES, ENGINES, model_text, speed_text
@@ -30,8 +29,8 @@ def picture_of(jobs: Sequence[Job], folder: str) -> dict[str, Any]:
     rows = []
     for job in compared[:MAX_JOBS]:
         gains = [_mark(job, gain) | {"note": note} for gain, note in zip(job.gains, notes_of(job), strict=True)]
-        model = model_text(job.answer.fastest)
-        rows.append({"name": job.name, "model": model, "data": job.answer.data, "gains": gains})
+        model = model_text(job.fastest)
+        rows.append({"name": job.name, "model": model, "data": job.data, "gains": gains})
     return {
         "today": reference_text(compared),
         "sure": f"accelbench compare --top {folder}",
@@ -43,7 +42,7 @@ def picture_of(jobs: Sequence[Job], folder: str) -> dict[str, Any]:
 def notes_of(job: Job) -> list[str]:
     """Returns a note for each gain of the job, such as `bf16`: the words in which gains of the same kind differ."""
     kinds = list(map(kind_of, job.gains))
-    names = [job.name_of(gain.first).replace(",", "").split() for gain in job.gains]
+    names = [job.setting(gain.first).replace(",", "").split() for gain in job.gains]
     notes = []
     for kind, name in zip(kinds, names, strict=True):
         alike = [set(words) for words, of in zip(names, kinds, strict=True) if of == kind]
@@ -73,7 +72,7 @@ def _figures(job: Job, gain: Gap, cell: MeasuredCell) -> dict[str, Any]:
     """Returns the values that the page's panel shows for `cell`, which is one of the two cells of `gain`."""
     p50_ms = cell.number("latency_p50_ms")
     return {
-        "setting": job.name_of(cell),
+        "setting": job.setting(cell),
         "batch": cell.cell.batch_size,
         "rate": cell.speed,
         "interval": [cell.low, cell.high],
@@ -86,7 +85,7 @@ def _figures(job: Job, gain: Gap, cell: MeasuredCell) -> dict[str, Any]:
     }
 
 
-def tiles(answers: Sequence[Answer], cells: Sequence[MeasuredCell]) -> Iterator[Tile]:
+def tiles(jobs: Sequence[Job], cells: Sequence[MeasuredCell]) -> Iterator[Tile]:
     """Yields the tiles of the first screen, the most important first. A tile is a number with a text below it."""
     for each in best_settings(capacities(cells)):
         if each.rates_text:
@@ -94,9 +93,9 @@ def tiles(answers: Sequence[Answer], cells: Sequence[MeasuredCell]) -> Iterator[
     for answer in target_answers(cells):
         if answer.fastest:
             yield answer.fastest.median_text, f"{answer.what}: {answer.fastest.name}"
-    for generated in answers:
-        if generated.fastest.cell.mode == Mode.generate:
-            yield generated.rate, f"{generated.title}: {generated.group.text(generated.fastest)}"
+    for job in jobs:
+        if job.fastest.cell.mode == Mode.generate:
+            yield job.rate, f"{job.what}: {job.text(job.fastest)}"
     found = [each for axis in (DEVICE, PRECISION, ENGINE) for each in _of_axis(axis, pairs(cells, axis))]
     yield from (tile for _, tile in sorted(found, key=lambda each: -each[0]))
 

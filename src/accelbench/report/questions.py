@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from accelbench.answers.cells import Gap, MeasuredCell
+from accelbench.answers.jobs import Job
 from accelbench.answers.pairs import AXES, BATCH, DEVICE, Axis, Pair, pairs, summary
-from accelbench.answers.sentences import Answer
 from accelbench.answers.serving import Capacity, capacities
 from accelbench.answers.time_to_goal import Run, Setting, TargetAnswer, target_answers
 from accelbench.judging.row import phases_ms
@@ -92,9 +92,9 @@ TARGET_COLUMNS: list[Column[Setting]] = [
 ]
 
 
-def questions(cells: Sequence[MeasuredCell], answers: Sequence[Answer]) -> list[QuestionSection]:
-    """Makes a section for each question that `cells` can answer. `answers` were computed from these cells."""
-    by_engine = (grouped(answer.group.cells, lambda cell: cell.cell.engine).values() for answer in answers)
+def questions(cells: Sequence[MeasuredCell], jobs: Sequence[Job]) -> list[QuestionSection]:
+    """Makes a section for each question that `cells` can answer. `jobs` were computed from these cells."""
+    by_engine = (grouped(job.cells, lambda cell: cell.cell.engine).values() for job in jobs)
     fastest = [of_engine[0] for engines in by_engine for of_engine in engines]
     found = [*(_gained(axis, cells) for axis in AXES), _time(fastest), _limit(fastest)]
     return [*_requests(cells), *_arrivals(cells), *filter(None, found)]

@@ -7,8 +7,8 @@ from pathlib import Path
 from rich.console import Console
 
 from accelbench.answers.cells import cells_of
+from accelbench.answers.jobs import jobs
 from accelbench.answers.process import Process
-from accelbench.answers.reference import groups
 from accelbench.compare.sureness import MIN_PROCESSES
 from accelbench.isolation.hosts import Hosts
 from accelbench.presentation import duration, say
@@ -57,11 +57,11 @@ def questions(sweeps: Sequence[Sweep], budget_s: float) -> list[Question]:
     The records of earlier answers are ignored. So a repeated call chooses the same questions.
     """
     possible = []
-    for group in groups(cells_of(process for one in sweeps for process in one.planned)):
-        lead = group.lead
+    for job in jobs(cells_of(process for one in sweeps for process in one.planned)):
+        lead = job.lead
         if lead is not None and not lead.is_interleaved:
             first, second = sorted(
-                (lead.first, lead.second), key=lambda process: (not group.is_reference(process), process.cell.id)
+                (lead.first, lead.second), key=lambda process: (not job.is_reference(process), process.cell.id)
             )
             cost_s = MIN_PROCESSES * sum(process.record.wall_s for process in (first, second) if process.record)
             possible.append(Question(first, second, cost_s, lead.ratio))
@@ -90,7 +90,7 @@ def answer(chosen: Sequence[Question], folder: Path, console: Console, hosts: Ho
         result = sweep.run(runs.cells, options, console, place, hosts=hosts, show=lambda _: None)
         save_comparison(runs, (question.first.label, question.second.label), result.records, place)
         records += result.records
-        for group in groups(cells_of(map(Process.of, result.records))):
-            if lead := group.lead:
-                say(console, f"{group.text(group.fastest)}: {lead.text} as {group.text(lead.second)} ({lead.how_sure})")
+        for job in jobs(cells_of(map(Process.of, result.records))):
+            if lead := job.lead:
+                say(console, f"{job.text(job.fastest)}: {lead.text} as {job.text(lead.second)} ({lead.how_sure})")
     return records

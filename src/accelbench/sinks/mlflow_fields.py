@@ -17,9 +17,8 @@ from urllib.parse import quote
 
 from accelbench.answers import gains
 from accelbench.answers.cells import NUM_PROCESSES, MeasuredCell
+from accelbench.answers.jobs import REFERENCE, Job, jobs, verdict_text
 from accelbench.answers.process import PROCESS_SETTINGS, Process
-from accelbench.answers.reference import Group, groups
-from accelbench.answers.sentences import REFERENCE, Answer, answers, verdict_text
 from accelbench.answers.words import speed_text, speed_unit
 from accelbench.judging import served
 from accelbench.judging.row import SERIES, remarks_in, warnings_of
@@ -130,18 +129,18 @@ def of_cells(cells: Sequence[MeasuredCell]) -> list[Run]:
     The run has the comparison with other cells. If the cell has one process, it becomes this process's run. If the cell
     has several processes, it becomes the parent of their runs.
     """
-    by_key = {cell.measured_key: group for group in groups(cells) for cell in group.cells}
+    by_key = {cell.measured_key: job for job in jobs(cells) for cell in job.cells}
     return [_of_cell(cell, by_key.get(cell.measured_key)) for cell in cells if ran([cell]) and not cell.is_older]
 
 
-def _of_cell(cell: MeasuredCell, group: Group | None) -> Run:
+def _of_cell(cell: MeasuredCell, job: Job | None) -> Run:
     records = [process.record for process in cell.counted or cell.processes if process.record]
     word: str = ALONE if cell.speed else cell.outcome
     answer, share = "", None
-    others = group if group and len(group.cells) > 1 else None
+    others = job if job and len(job.cells) > 1 else None
     if others:
         share = (cell.speed or 0.0) / (others.fastest.speed or 1.0)
-        gain = others.gain(cell)
+        gain = others.gain_of(cell)
         if others.is_reference(cell):
             word = answer = REFERENCE
         elif gain is not None:
@@ -158,10 +157,10 @@ def _of_cell(cell: MeasuredCell, group: Group | None) -> Run:
 
 def about(cells: Sequence[MeasuredCell]) -> str:
     """Describes a sweep: its answer, then the text of the report's headline.txt."""
-    answered = answers(cells)
+    answered = jobs(cells)
     text = "\n".join(line.plain for line in gains.summary(answered, cells, ABOUT_WIDTH))
     if len(answered) == 1:
-        text = f"{answered[0].title}: {answered[0].sentence}\n{text}"
+        text = f"{answered[0].what}: {answered[0].sentence}\n{text}"
     elif text.startswith("\n"):  # no line about gains
         text = f"Nothing was compared{text}"
     first, _, others = text.partition("\n")
@@ -174,14 +173,14 @@ def _run(
     records: Sequence[Record],
     answer: str = "",
     share: float | None = None,
-    group: Group | None = None,
+    job: Job | None = None,
 ) -> Run:
     """Makes the run of a process or of a cell.
 
     Args:
         answer: the cell's speed compared with the reference, in words; may be empty.
         share: the cell's speed divided by the speed of the fastest cell.
-        group: the cells that are compared; None if there is only one.
+        job: the cells that are compared; None if there is only one.
     """
     record = process.record
     assert record is not None
@@ -190,7 +189,7 @@ def _run(
     stand_in = f"stand-in for {record.data.name}" if record.data and record.data.stand_in else ""
     words = [word for word in (answer, _outcome(process), str(process.row["device_name"] or ""), stand_in) if word]
     remarks = [f"{kind.name}: {text}" for kind in Kind for text in remarks_in(process.row, kind)]
-    bars = [_bar(group, cell) for cell in Answer(group).shown] if group else []
+    bars = [_bar(job, cell) for cell in job.shown] if job else []
     note = [" · ".join([f"**{words[0]}**", *words[1:]])]
     note += [f"- {remark}" for remark in remarks]
     tags = {CELL: process.measured_key, SWEEP: sweep_of(records), NOTE: clean("\n\n".join(note))[:MAX_TAG]}
@@ -236,12 +235,12 @@ def _metrics(process: Process, record: Record, share: float | None) -> dict[str,
     return metrics
 
 
-def _bar(group: Group, cell: MeasuredCell) -> dict[str, object]:
-    """Returns what the card's bar shows for a cell of a group."""
+def _bar(job: Job, cell: MeasuredCell) -> dict[str, object]:
+    """Returns what the card's bar shows for a cell of a job."""
     return {
-        "text": group.text(cell),
-        "verdict": verdict_text(group, cell),
-        "share": (cell.speed or 0.0) / (group.fastest.speed or 1.0),
+        "text": job.text(cell),
+        "verdict": verdict_text(job, cell),
+        "share": (cell.speed or 0.0) / (job.fastest.speed or 1.0),
         "rate": speed_text(cell.cell, cell.speed),
         "warnings": warnings_of(cell.row),
     }

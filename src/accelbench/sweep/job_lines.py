@@ -6,8 +6,8 @@ from rich.text import Text
 
 from accelbench.answers import gains
 from accelbench.answers.cells import Gap, MeasuredCell, cells_of
+from accelbench.answers.jobs import jobs
 from accelbench.answers.process import PROCESS_SETTINGS, Process
-from accelbench.answers.reference import groups
 from accelbench.answers.words import disturbed_text, setting_words, speed_text, token_times
 from accelbench.grid.plan import Planned
 from accelbench.judging.row import warnings_of
@@ -126,8 +126,8 @@ class JobLines:
         cells = self._of_job.setdefault((cell.workload_key, cell.place_key), {})
         place = self._places.get(process.cell.key_without(PROCESS_SETTINGS), len(self._places))
         cells[place, cell.measured_key] = cell
-        (group,) = groups(cells[key] for key in sorted(cells))
-        return group.gain(cell)
+        (job,) = jobs(cells[key] for key in sorted(cells))
+        return job.gain_of(cell)
 
 
 def details(record: Record, row: Row) -> list[str]:

@@ -20,8 +20,8 @@ from rich.text import Text
 from accelbench.answers import gains
 from accelbench.answers.cells import cells_of
 from accelbench.answers.headline import tips
+from accelbench.answers.jobs import Job, jobs
 from accelbench.answers.process import Process
-from accelbench.answers.sentences import Answer, answers
 from accelbench.answers.time_to_goal import target_answers
 from accelbench.grid.estimate import Evidence, Length, lengths
 from accelbench.grid.plan import Planned
@@ -189,7 +189,7 @@ def say_skipped(reasons: Sequence[str | None], console: Console) -> None:
 def show_answer(planned: Sequence[Process], folder: str, console: Console) -> None:
     """Prints advice for each model and mode, and commands for details. Prints nothing if no cell is ok."""
     cells = cells_of(planned)
-    of_works = answers(cells)
+    of_works = jobs(cells)
     trained = target_answers(cells)
     if not of_works and not trained:
         return
@@ -199,29 +199,29 @@ def show_answer(planned: Sequence[Process], folder: str, console: Console) -> No
     for tip in tips(cells):
         say(console, tip, "dim")
     console.print()
-    if any(answer.lead and not answer.lead.is_interleaved for answer in of_works):
+    if any(job.lead and not job.lead.is_interleaved for job in of_works):
         say(console, f"Sure  accelbench compare --top {folder}")
     say(console, f"Page  accelbench report {folder}")
 
 
-def show_answers(answered: Sequence[Answer], console: Console) -> None:
+def show_answers(answered: Sequence[Job], console: Console) -> None:
     """Prints the answers. If there are many jobs, prints each job's gain. Otherwise, prints each job's best cells."""
     if len(answered) > MAX_WORKLOADS:
         console.print()
         for line in gains.of_jobs(answered, console.width):
             say(console, line)
         return
-    for answer in answered:
+    for job in answered:
         console.print()
-        for line in gains.of_one(answer, console.width, MAX_CELLS):
+        for line in gains.of_one(job, console.width, MAX_CELLS):
             say(console, line)
-        for line in remarks(answer):
+        for line in remarks(job):
             say(console, line)
 
 
-def remarks(answer: Answer) -> Iterator[Text]:
+def remarks(job: Job) -> Iterator[Text]:
     """Yields a remark on the fastest cell, and its doubts."""
-    if answer.remark:
-        yield Text(answer.remark)
-    for text in warnings_of(answer.fastest.row):
+    if job.remark:
+        yield Text(job.remark)
+    for text in warnings_of(job.fastest.row):
         yield Text(f"Doubt about the fastest: {text}", "yellow")

@@ -14,9 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from accelbench.answers.cells import MeasuredCell
-from accelbench.answers.jobs import Job
+from accelbench.answers.jobs import Job, verdict_text
 from accelbench.answers.process import NOT_RUN
-from accelbench.answers.sentences import verdict_text
 from accelbench.answers.words import disturbed_text, engine_text, options_text
 from accelbench.judging.warnings import relative_half_width
 from accelbench.report import csv_file
@@ -36,7 +35,7 @@ def cells(sweeps: Sequence[Sweep], jobs: Sequence[Job]) -> dict[str, Any]:
     keys in `names`.
     """
     csv_rows = list(csv_file.rows(sweeps))
-    job_of = {cell.measured_key: job for job in jobs for cell in job.answer.group.cells}
+    job_of = {cell.measured_key: job for job in jobs for cell in job.cells}
     rows = []
     for row, cell in zip(csv_rows, cells_in(sweeps), strict=True):
         rows.append(row | extension(cell) | _place_in(job_of.get(cell.measured_key), cell))
@@ -69,10 +68,10 @@ def _place_in(job: Job | None, cell: MeasuredCell) -> Row:
         return dict.fromkeys(("job", "setting", "command", "share", "against"))
     return {
         "job": job.name,
-        "setting": job.name_of(cell),
+        "setting": job.setting(cell),
         "command": cell.command,
-        "share": (cell.speed or 0.0) / (job.answer.fastest.speed or 1.0),
-        "against": verdict_text(job.answer.group, cell) or None,
+        "share": (cell.speed or 0.0) / (job.fastest.speed or 1.0),
+        "against": verdict_text(job, cell) or None,
     }
 
 

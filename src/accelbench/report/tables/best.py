@@ -1,7 +1,7 @@
 """Defines the table of the cells that are best by each criterion, which `accelbench best` prints."""
 
 from accelbench.answers.cells import MeasuredCell
-from accelbench.answers.reference import Group
+from accelbench.answers.jobs import Job
 from accelbench.judging.row import warnings_of
 from accelbench.judging.warnings import relative_half_width
 from accelbench.report.tables.table import Column, Entry, columns_of, count, number
@@ -13,7 +13,7 @@ NOTE = (
     "cell's numbers. The table of every cell lists the reasons."
 )
 # A recommended cell, and the criteria that it is best by, such as `throughput, latency`.
-Choice = tuple[Group, MeasuredCell, str]
+Choice = tuple[Job, MeasuredCell, str]
 
 
 def _half_width(cell: MeasuredCell) -> Entry:
@@ -41,6 +41,6 @@ FIGURES: list[Column[MeasuredCell]] = [
 OF_ALL: list[Column[Choice]] = [
     Column("what", lambda choice: choice[0].what),
     Column("best by", lambda choice: choice[2]),
-    Column("with", lambda choice: choice[0].short_text(choice[1])),
+    Column("with", lambda choice: choice[0].text(choice[1])),
     *columns_of(lambda choice: choice[1], FIGURES),
 ]

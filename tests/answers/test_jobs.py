@@ -1,0 +1,133 @@
+import dataclasses
+
+from accelbench.answers.jobs import CRITERIA, Limit, choices, jobs, verdict_text
+from accelbench.judging.row import MEASURED
+from accelbench.schema.cell import Window
+from accelbench.schema.measurement import Block, Data
+from accelbench.schema.vocab import Library, Mode, Pipeline, Protocol
+from accelbench.schema.workload import DataSpec, ModelSpec
+
+FAST, QUICK, MIDDLE, BEATEN = (1000, 0.05), (200, 0.002), (500, 0.01), (400, 0.02)
+
+
+def of_model(cells, model):
+    return [dataclasses.replace(cell, model=model) for cell in cells]
+
+
+def test_the_sentence_says_what_is_fastest_by_how_much_and_how_sure(answered, maker) -> None:
+    cells = [maker.cell(precision=word, batch_size=size) for word in ("fp32", "bf16", "fp16") for size in (32, 128)]
+    (found,) = answered([maker.ok(cell, rate) for cell, rate in zip(cells, (80, 100, 300, 400, 50, 60), strict=True)])
+    assert (found.what, found.name) == ("mlp train, mnist", "mlp train")
+    assert found.sentence == (
+        "PyTorch bf16 b128 is fastest here, 400 samples/s, median step 432 ms; "
+        "4.00 times as fast as PyTorch fp32 b128 (likely)."
+    )
+    first, second, third = found.shown
+    assert (found.text(first), verdict_text(found, first)) == ("PyTorch bf16 b128", "4.00 times, likely")
+    assert (found.text(second), verdict_text(found, second)) == ("PyTorch fp32 b128", "reference")
+    assert found.text(third) == "PyTorch fp16 b128"
+    (bert,) = of_model([maker.cell()], ModelSpec(name="bert", library=Library.transformers))
+    own = dataclasses.replace(maker.cell(), data=DataSpec(name="module"))  # nobody knows whether these are images
+    (fed,) = of_model([maker.cell()], ModelSpec(name="Net", library=Library.custom, batch="my.make_batch"))
+    found = answered([maker.ok(cell, 100) for cell in (bert, own, fed)])
+    assert all("100 samples/s" in each.sentence for each in found)
+    assert {each.data for each in found} == {"mnist", "module", "own batches (make_batch)"}
+
+
+def test_near_speeds_of_single_processes_cant_be_told_apart(answered, maker) -> None:
+    cells = [maker.cell(precision=precision) for precision in ("fp32", "bf16")]
+    (answer,) = answered([maker.ok(cell, rate) for cell, rate in zip(cells, (1000, 1010), strict=True)])
+    assert "PyTorch bf16 b128 measured fastest, 1,010 samples/s" in answer.sentence
+    assert "1.01 times as fast as PyTorch fp32 b128, but can't tell: the intervals overlap." in answer.sentence
+    few = [Block(num_steps=1, num_samples=128, seconds=1.0)]
+    (answer,) = answered([maker.ok(cell, 1000, blocks=few) for cell in cells])
+    assert "can't tell: too few blocks for an interval" in answer.sentence
+
+
+def test_interleaved_processes_decide(answered, maker) -> None:
+    (answer,) = answered(maker.interleaved({"fp32": 1000, "bf16": 2000}, growth=0.001))
+    assert answer.sentence.endswith("2.00 times as fast as PyTorch fp32 b128 (sure).")
+    (answer,) = answered(maker.interleaved({"fp32": 1000, "bf16": 1001}))
+    assert answer.sentence.startswith("PyTorch bf16 b128 and PyTorch fp32 b128 are equally fast, 1,000 samples/s")
+    assert verdict_text(answer, answer.fastest) == "1.00 times, same"
+    records = maker.interleaved({"fp32": 900, "bf16": 1000})
+    for at, rate in ((5, 1010), (7, 300), (9, 300)):  # of bf16
+        records[at] = maker.at(maker.ok(records[at].cell, rate), at)
+    (answer,) = answered(records)
+    assert "PyTorch fp32 b128 measured fastest, 900 samples/s" in answer.sentence
+    assert "times as fast as PyTorch bf16 b128, but can't tell: " in answer.sentence
+
+
+def test_a_single_setting_is_no_choice(answered, maker) -> None:
+    (answer,) = answered([maker.ok(maker.cell(), 1000)])
+    assert answer.sentence == "PyTorch fp32 b128 gives 1,000 samples/s, median step 173 ms."
+    assert (answer.lead, answer.gains) == (None, [])
+
+
+def test_answers_of_one_name_say_what_tells_them_apart(answered, maker) -> None:
+    def told(records):
+        return [answer.data for answer in answered(records)]
+
+    cells = [maker.cell(protocol=Protocol.steps, steps=steps) for steps in (32, 512)]
+    assert told([maker.ok(cell, 1) for cell in cells]) == ["mnist steps, steps=32", "mnist steps, steps=512"]
+    made = [maker.ok(maker.cell(window=Window(measure_s=seconds)), 1) for seconds in (0.2, 1.0)]
+    assert told(made) == ["mnist, window.measure_s=0.2", "mnist, window.measure_s=1.0"]
+    assert told(made[:1]) == ["mnist"]
+    here = maker.ok(maker.cell(), 1)
+    there = dataclasses.replace(here, environment={"machine": {"cpu_name": "Other CPU"}}, identity="2" * 64)
+    assert told([here, there]) == ["mnist, Example CPU @ 2.0 GHz", "mnist, Other CPU"]
+    machine = {"cpu_name": "Other CPU", "gpus": ["NVIDIA A", "NVIDIA A"]}
+    rented = dataclasses.replace(here, environment={"machine": machine}, identity="3" * 64)
+    assert told([there, rented]) == ["mnist, Other CPU", "mnist, Other CPU + NVIDIA A"]
+    images = Data(name="mnist", digest="f" * 64, source="other images", stand_in=False)
+    later = dataclasses.replace(maker.ok(maker.cell(), 1, data=images), started_at="2026-11-21T18:00:00+00:00")
+    assert told([here, later]) == ["mnist"]  # the earlier one is older
+
+
+def test_jobs_come_by_their_gains_and_name_settings_with_the_device_where_it_is_another(answered, maker) -> None:
+    rates = {("cpu", "fp32"): 100, ("cpu", "bf16"): 170, ("gpu", "fp32"): 5000}
+    mlp = [maker.ok(maker.cell("mlp", *words), rate) for words, rate in rates.items()]
+    cnn = [maker.ok(maker.cell("cnn", precision=word), rate) for word, rate in (("fp32", 100), ("bf16", 50))]
+    found = answered([*cnn, maker.ok(maker.cell("rnn"), 9), *mlp])
+    assert [job.name for job in found] == ["mlp train", "cnn train", "rnn train"]
+    first, kept, single = found
+    names = [(first.setting(gain.first), round(gain.ratio, 2)) for gain in first.gains]
+    assert names == [("PyTorch fp32 on GPU", 50), ("PyTorch bf16", 1.7)]
+    low, high = first.gain.bounds
+    assert low < 50 < high
+    assert (kept.best, kept.setting(kept.gain.second)) == (None, "PyTorch fp32")
+    assert single.gains == []
+
+
+def test_the_best_is_by_what_is_wanted(cells, maker):
+    def chosen(*figures, limit=None):
+        """The jobs of a cell for each (samples/s, seconds of a step), by batch size from 1."""
+        made = [maker.cell(mode=Mode.infer, batch_size=i) for i, _ in enumerate(figures, 1)]
+        steps = [[step_s] * 700 for _, step_s in figures]
+        rates = [rate for rate, _ in figures]
+        each = zip(made, rates, steps, strict=True)
+        return jobs(cells([maker.ok(cell, rate, latency_s=step) for cell, rate, step in each]), limit)
+
+    (group,) = chosen(BEATEN, MIDDLE, QUICK, FAST)
+    told = [(round(cell.speed), criteria) for _, cell, criteria in choices(group)]
+    assert told == [(1000, "throughput"), (200, "latency")]
+    (within,) = chosen(BEATEN, MIDDLE, FAST, limit=Limit(10))
+    assert within.sentence == "PyTorch fp32 b2 gives 500 samples/s, p50 of a step 10.0 ms."
+    assert chosen(BEATEN, MIDDLE, FAST, limit=Limit(1)) == []
+    assert {column for column, _ in CRITERIA.values()} <= set(MEASURED)
+
+
+def test_cells_that_did_different_things_are_not_chosen_between(cells, maker):
+    def random(side, pipeline, batch_size, rate):
+        data = DataSpec(name="random", pipeline=pipeline)
+        cell = maker.cell("resnet18", mode=Mode.infer, data=data, batch_size=batch_size)
+        model = dataclasses.replace(cell.model, input_shape=(3, side, side))
+        return maker.ok(dataclasses.replace(cell, model=model), rate)
+
+    shapes = [(224, Pipeline.host, 8, 50.0), (224, Pipeline.host, 16, 60.0), (224, Pipeline.device, 16, 70.0)]
+    made = [random(*each) for each in [*shapes, (32, Pipeline.host, 16, 900.0)]]
+    assert {(group.what, round(group.fastest.speed)) for group in jobs(cells(made))} == {
+        ("resnet18 infer, random 3x224x224 host", 60),
+        ("resnet18 infer, random 3x224x224 device", 70),
+        ("resnet18 infer, random 3x32x32 host", 900),
+    }
