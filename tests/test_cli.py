@@ -192,7 +192,7 @@ def planned(words, capsys):
 
 def test_plan_lists_the_cells_what_is_skipped_and_the_time(capsys, project):
     lines = planned("mode=infer batch_size=8,16 precision=fp32,tf32 window.measure_s=30", capsys)
-    assert re.fullmatch(r"4 cells: 2 to run, about 71 s; 2 to skip\.", lines[0])
+    assert re.fullmatch(r"4 cells: 2 to run, about 72 s; 2 to skip\.", lines[0])
     assert [line.split()[0] for line in lines[2:4]] == [f"mlp-cpu-fp32-b{n}-infer" for n in (8, 16)]
     assert re.search(r" about \d+ s$", lines[2])
     assert lines[5:] == [

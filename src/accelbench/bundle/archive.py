@@ -17,11 +17,11 @@ from accelbench.report.export import tables
 from accelbench.report.read import Sweep, confirmed_of
 from accelbench.schema.plan_file import sweep_folders
 from accelbench.schema.record import listed
-from accelbench.schema.serialize import MAX_MB, read_bytes, writing
+from accelbench.schema.serialize import writing
 
 RESULTS, SUMS = "results", "SHA256SUMS"
 EPOCH = (1980, 1, 1, 0, 0, 0)  # time of every file: the earliest that a zip archive can have
-MAX_FILE_BYTES = MAX_MB << 20  # limit of an unpacked file
+MAX_FILE_BYTES = 512 << 20  # limit of an unpacked file
 
 
 def pack(folder: Path, sweeps: Sequence[Sweep], out: Path) -> int:
@@ -55,7 +55,7 @@ def _add(archive: zipfile.ZipFile, name: str, source: Path | str) -> str:
     member.create_system = 3  # Unix, so that the bytes are the same on every system
     member.external_attr = (stat.S_IFREG | 0o644) << 16
     try:
-        content = source.encode() if isinstance(source, str) else read_bytes(source)
+        content = source.encode() if isinstance(source, str) else source.read_bytes()
     except OSError as error:
         raise RefusedError(error) from error
     archive.writestr(member, content)

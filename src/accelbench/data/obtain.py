@@ -17,7 +17,7 @@ from urllib.error import URLError
 from accelbench.data import sets
 from accelbench.data.arrays import DRAWN
 from accelbench.errors import DataError, DownloadError, UnknownChoiceError, UserError
-from accelbench.schema.serialize import digest, read_bytes, sha256_of, writing
+from accelbench.schema.serialize import digest, sha256_of, writing
 
 # A mirror that sends nothing for this many seconds is given up.
 STALL_S = 4.5
@@ -34,7 +34,7 @@ class File:
     def read(self, path: Path) -> bytes:
         """Reads and checks the file at `path`. Raises DataError: the file is missing, or its digest is wrong."""
         try:
-            content = read_bytes(path)
+            content = path.read_bytes()
         except OSError as error:
             raise DataError(f"{path}: not readable ({error.strerror})") from error
         if hashlib.sha256(content).hexdigest() != self.sha256:

@@ -15,7 +15,6 @@ from accelbench.devices.interpreters import look, own_folders
 from accelbench.devices.packages import COMPUTING, INSTALLED
 from accelbench.errors import UserError, did_you_mean
 from accelbench.schema.cell import Cell
-from accelbench.schema.serialize import read_bytes
 
 # Statements also follow `;` or `:` in a line. Relative imports do not match: they are from the same package.
 FROM = re.compile(r"(?:^|[;:])[ \t]*from[ \t]+(\w+)", re.MULTILINE)
@@ -35,7 +34,7 @@ def source_digest(flag: str, path: str, folder: Path) -> str:
     total = hashlib.sha256()
     try:
         for name, file in sorted(source_files(flag, path).items()):
-            total.update(f"{name.as_posix()} {hashlib.sha256(read_bytes(file)).hexdigest()}\n".encode())
+            total.update(f"{name.as_posix()} {hashlib.sha256(file.read_bytes()).hexdigest()}\n".encode())
     except OSError as error:
         raise UserError(f"{flag}={path}: {error.filename}: {error.strerror}") from error
     return total.hexdigest()
@@ -63,7 +62,7 @@ def source_files(flag: str, path: str) -> dict[Path, Path]:
     known = {root, *sys.stdlib_module_names}
     todo = list(files.values())
     while todo:
-        text = read_bytes(todo.pop()).decode(errors="replace")
+        text = todo.pop().read_bytes().decode(errors="replace")
         if HIDES.search(text):
             files |= {Path(file.name): file for file in home.glob("*.py") if file.is_file()}
         for name in _names_in(text) - known:

@@ -20,7 +20,7 @@ from accelbench.schema.workload import DataSpec, ModelSpec
 
 MAX_ARGUMENT = 24  # characters of a value in a label
 MAX_SEED = 2**32 - 1
-MAX_STEPS = 1_000_000  # a record with the times of more steps would be too large to read (`serialize.MAX_MB`)
+MAX_STEPS = 1_000_000  # a record with the times of more steps would be too large to read
 Steps = Annotated[int, Meta(ge=1, le=MAX_STEPS)]
 _shown = partial(setting, column=True)
 # The settings that a user chooses among. Cells that differ in another setting do different work.

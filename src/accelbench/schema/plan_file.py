@@ -17,7 +17,7 @@ from accelbench.project import PLAN, RACE, RECORDS
 from accelbench.schema import record as records
 from accelbench.schema.cell import Cell, argument_text, id_of
 from accelbench.schema.secrets import masked
-from accelbench.schema.serialize import flat, is_missing, load, plain, read_json, refuse_unknown, safe, write_json
+from accelbench.schema.serialize import flat, load, plain, read_json, refuse_unknown, safe, write_json
 from accelbench.schema.text import one_line
 
 AGAIN = "; run the sweep again"
@@ -62,8 +62,6 @@ def read_plan(folder: Path) -> PlanFile:
     Raises UserError: the file is missing, or is no plan. Raises RefusedError: the system can't read the file now.
     """
     path = folder / PLAN
-    if is_missing(path):
-        raise UserError(f"{path} is missing; run the sweep first")
     with records.explained(path, "plan", AGAIN):
         values = read_json(path)
         records.check_readable(values["schema_version"])
@@ -178,7 +176,7 @@ class RaceFile:
 def read_race(folder: Path) -> RaceFile | None:
     """Reads `folder`/race.json. Returns None if the file is missing. Raises UserError: the file is not readable."""
     path = folder / RACE
-    if is_missing(path):
+    if not path.exists():
         return None
     with records.explained(path, "search", "; run the search again"):
         values = safe(read_json(path))

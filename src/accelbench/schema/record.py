@@ -12,7 +12,7 @@ from typing import Annotated, Any
 
 from msgspec import Meta
 
-from accelbench.errors import RefusedError, UserError, WriteError
+from accelbench.errors import REFUSED, RefusedError, UserError, WriteError
 from accelbench.project import shown
 from accelbench.schema.cell import Cell, id_of
 from accelbench.schema.measurement import Data, Ended, Environment
@@ -66,13 +66,13 @@ def check_readable(version: object) -> None:
 def explained(path: Path, what: str, advice: str = "") -> Iterator[None]:
     """A context for code that reads the file `path`. Turns an error of this code into a UserError that names the file.
 
-    A RefusedError is raised unchanged, because it does not concern the contents of the file.
+    If the system refuses to read the file, raises RefusedError. The file may be undamaged.
     """
     try:
         yield
-    except RefusedError:
-        raise
     except UNREADABLE as error:
+        if isinstance(error, OSError) and error.errno in REFUSED:
+            raise RefusedError(error, path) from error
         problem = error.strerror if isinstance(error, OSError) else error
         raise UserError(f"{path}: not a readable {what} ({problem}){advice}") from error
 

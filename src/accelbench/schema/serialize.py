@@ -1,20 +1,17 @@
 """Converts typed values to JSON and back, and computes digests. Files are written whole or not at all."""
 
 import contextlib
-import errno
 import hashlib
 import json
 import os
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from io import FileIO
 from pathlib import Path
 from typing import Any, TypeVar
 
 import msgspec
 
-from accelbench.errors import REFUSED, RefusedError
 from accelbench.schema.secrets import masker
 from accelbench.schema.text import beginning, one_line
 
@@ -29,9 +26,6 @@ PREFIX, SUFFIX = ".accelbench-", ".tmp"  # name of a file while it is being writ
 plain = msgspec.to_builtins  # plain JSON values of a dataclass or other typed values; lists are copies
 dumps = msgspec.json.encode  # the JSON of typed values; raises UnicodeEncodeError if a text has a lone surrogate
 ABANDONED_S = 3600.0  # age of a hidden file that no process writes any more, not even on another machine
-# Limit of a file that is read whole. A record of a million single steps (`cell.MAX_STEPS`) has some 120 MB, and a plan
-# of a hundred thousand cells 210 MB. accelbench writes no larger file.
-MAX_MB = 512
 
 
 def load(cls: type[T], values: Any, place: str = "") -> T:
@@ -134,57 +128,18 @@ def grouped(items: Iterable[T], key_of: Callable[[T], Key]) -> dict[Key, list[T]
     return groups
 
 
-def open_regular(path: Path) -> FileIO:
-    """Opens a regular file, or a link to one, for reading in large parts.
-
-    Raises OSError: `path` does not exist, or is a folder, a pipe or a device. Reading a pipe or a device may never end.
-    """
-    if path.exists() and not path.is_file():
-        raise OSError(errno.EINVAL, "not a regular file", str(path))
-    return path.open("rb", buffering=0)
-
-
-def read_bytes(path: Path) -> bytes:
-    """Reads a whole file with `open_regular`.
-
-    Raises:
-        OSError: see `open_regular`; or the file is larger than `MAX_MB`.
-        RefusedError: the system refuses to read the file now. The file may be undamaged.
-    """
-    try:
-        with open_regular(path) as file:
-            if os.fstat(file.fileno()).st_size > MAX_MB << 20:
-                raise OSError(errno.EFBIG, f"larger than {MAX_MB} MB", str(path))
-            return file.read()
-    except OSError as error:
-        if error.errno in REFUSED:
-            raise RefusedError(error, path) from error
-        raise
-
-
-def is_missing(path: Path) -> bool:
-    """Returns True if there is no such file. If the system refuses to look for the file, returns False."""
-    try:
-        os.lstat(path)
-    except OSError as error:
-        return isinstance(error, FileNotFoundError | NotADirectoryError)
-    return False
-
-
 def sha256_of(path: Path) -> str:
-    """The SHA-256 of a file, as hexadecimal digits. Raises the errors of `open_regular`."""
-    with open_regular(path) as file:
+    """The SHA-256 of a file, as hexadecimal digits."""
+    with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def read_json(path: Path) -> Any:
-    """Reads JSON from a regular file. All numbers must be finite, and texts must have no lone surrogates.
+    """Reads JSON from a file. All numbers must be finite, and texts must have no lone surrogates.
 
-    Raises:
-        OSError, RefusedError: see `read_bytes`.
-        ValueError: the file has other content, or JSON that is nested too deep.
+    Raises ValueError: the file has other content, or JSON that is nested too deep.
     """
-    return loads(read_bytes(path))
+    return loads(path.read_bytes())
 
 
 def loads(text: bytes) -> Any:

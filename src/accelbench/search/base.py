@@ -12,7 +12,6 @@ from accelbench.schema import plan_file
 from accelbench.schema.cell import Cell
 from accelbench.schema.plan_file import WantedCell
 from accelbench.schema.record import Record
-from accelbench.schema.serialize import is_missing
 from accelbench.sweep import run
 from accelbench.sweep.context import SweepContext
 from accelbench.sweep.session import Session
@@ -83,7 +82,8 @@ def search_alone(
     with context.alone():
         context.set_aside_plan()
         ready = context.prepare(cells)  # only these cells: the labels of earlier ones have numbers
-        context.earlier = [] if is_missing(context.folder / PLAN) else plan_file.read_plan(context.folder).cells
+        has_plan = (context.folder / PLAN).exists()
+        context.earlier = plan_file.read_plan(context.folder).cells if has_plan else []
         search = begin(ready)
         try:
             search.run(f"{counted(len(search.asked), 'cell')} ({len(search.skipped)} skipped)")

@@ -16,7 +16,6 @@ from accelbench.judging.costs import Cost
 from accelbench.project import PARAMS, RESULTS, resolved
 from accelbench.schema.ranges import Seconds
 from accelbench.schema.serialize import load as typed
-from accelbench.schema.serialize import read_bytes
 from accelbench.schema.text import one_line
 from accelbench.schema.vocab import Device
 from accelbench.settings.config import Profile, Retry
@@ -48,7 +47,7 @@ def load(project: Path | None) -> Params:
     if project is None:
         return Params()
     try:
-        values = _parsed(read_bytes(project / PARAMS).decode())
+        values = _parsed((project / PARAMS).read_bytes().decode())
     except (OSError, ValueError, yaml.YAMLError, OmegaConfBaseException, UserError) as error:
         raise UserError(f"{PARAMS}: not readable ({' '.join(str(error).split())})") from error
     try:

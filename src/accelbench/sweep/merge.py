@@ -10,7 +10,7 @@ from accelbench.errors import RefusedError, UserError, writing_errors
 from accelbench.project import COMPARISON, PLAN, RACE, RECORDS, REQUESTS, SAFETENSORS, resolved, shown
 from accelbench.schema import plan_file
 from accelbench.schema.plan_file import PlanFile
-from accelbench.schema.serialize import is_missing, loads, open_regular, read_bytes, writing
+from accelbench.schema.serialize import loads, writing
 from accelbench.schema.text import one_line
 
 Part = tuple[Path, str]  # the folder of a sweep, and the name of its source
@@ -62,7 +62,7 @@ def merge_into(target: Path, parts: Sequence[Part], done: Merged) -> None:
     """Adds the records and plans of `parts` to the folder `target`, and counts them in `done`."""
     # This comes before any record is added. A plan that can't be read is not overwritten. If a folder has no plan, its
     # records are the plan.
-    plan = None if is_missing(target / PLAN) else plan_file.read_plan(target)
+    plan = plan_file.read_plan(target) if (target / PLAN).exists() else None
     cells = {wanted.record_name: wanted for wanted in plan.cells} if plan else {}
     for folder, _ in parts:
         theirs = _plan_of_source(folder, done)
@@ -75,14 +75,14 @@ def merge_into(target: Path, parts: Sequence[Part], done: Merged) -> None:
                 for ending in (SAFETENSORS, REQUESTS):
                     _copy(path.with_suffix(ending), target)
         for name in (COMPARISON, RACE):  # the order of interleaved processes, and of a search
-            if not is_missing(folder / name):
+            if (folder / name).exists():
                 _merge_file(folder / name, target, source, done)
     if plan is not None:
         plan_file.write_plan(replace(plan, cells=list(cells.values())), target)
 
 
 def _plan_of_source(folder: Path, done: Merged) -> PlanFile:
-    if not is_missing(folder / PLAN):
+    if (folder / PLAN).exists():
         try:
             return plan_file.read_plan(folder)
         except RefusedError:
@@ -97,9 +97,9 @@ def _merge_file(path: Path, target: Path, source: str, done: Merged) -> bool:
     there = target / path.name
     is_record = path.name not in (COMPARISON, RACE)
     try:
-        content = read_bytes(path)
+        content = path.read_bytes()
         loads(content)
-        present = None if is_missing(there) else read_bytes(there)
+        present = there.read_bytes() if there.exists() else None
     except (OSError, UserError, ValueError) as error:
         done.problems.append(f"{path.name} of {source}: not readable ({one_line(str(error))})")
         return False
@@ -119,5 +119,5 @@ def _merge_file(path: Path, target: Path, source: str, done: Merged) -> bool:
 def _copy(path: Path, target: Path) -> None:
     """Copies a file that lies beside a record, if it exists and `target` lacks it."""
     if path.is_file() and not (target / path.name).exists():
-        with open_regular(path) as file, writing(target / path.name) as copy, copy.open("wb") as written:
+        with path.open("rb") as file, writing(target / path.name) as copy, copy.open("wb") as written:
             shutil.copyfileobj(file, written)

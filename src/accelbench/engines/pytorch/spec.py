@@ -11,7 +11,6 @@ from accelbench.devices.gpu import IN_ORDER
 from accelbench.engines.registry import HostSpec
 from accelbench.errors import UserError
 from accelbench.schema.cell import Cell
-from accelbench.schema.serialize import read_bytes
 from accelbench.schema.vocab import Device, Library, Mode
 
 ENGINE = "accelbench.engines.pytorch.engine"
@@ -55,5 +54,5 @@ def _named(*paths: str) -> frozenset[str]:
     for path, place in product(paths, ["", *sys.path]):
         file = Path(place, path.rpartition(".")[0].replace(".", "/") + ".py")
         with suppress(OSError, UserError):
-            words.update(re.findall(r"\w+", read_bytes(file).decode(errors="replace")))
+            words.update(re.findall(r"\w+", file.read_bytes().decode(errors="replace")))
     return frozenset(words.intersection(SLOW))
