@@ -20,7 +20,7 @@ MAX_MINUTES = 120
 )
 def doctor(chosen: Namespace, console: Console) -> int:
     """Shows the machine."""
-    from accelbench.doctor.show import show
+    from accelbench.doctor import show
 
     show(workplace(), console, probe=chosen.probe, whole=chosen.all)
     return 0
@@ -40,6 +40,6 @@ def selfcheck(chosen: Namespace, console: Console) -> int:
     from accelbench.isolation.hosts import Hosts
 
     with Hosts() as hosts:
-        from accelbench.doctor.selfcheck import selfcheck
+        from accelbench.doctor import selfcheck
 
         return selfcheck(budget_s, console, hosts)

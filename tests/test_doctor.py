@@ -1,0 +1,119 @@
+"""What `accelbench doctor` prints, and `selfcheck`: real processes, and a clock that ends it early."""
+
+import io
+import re
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+from accelbench.cli import main
+from accelbench.compare.record_sets import ComparedProcess
+from accelbench.data.obtain import Obtained
+from accelbench.data.prepare import describe
+from accelbench.devices import packages
+from accelbench.devices.registry import look
+from accelbench.doctor import detectable, selfcheck, show
+from accelbench.errors import UserError
+from accelbench.project import OUR_SCHEMA, Workplace
+from accelbench.schema.vocab import Device, Status
+from fakes import make_cell, make_project
+
+
+@pytest.fixture
+def machine(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "conf").mkdir()
+    (tmp_path / "conf/config.yaml").write_text(f"defaults:\n  - {OUR_SCHEMA}\n")
+    (tmp_path / "params.yaml").write_text("profile: quick\ndata: {mnist: {source: auto}}\nsuites: {one: {}, two: {}}\n")
+    return tmp_path
+
+
+def shown(root, width=200, *, whole=True):
+    out = io.StringIO()
+    show(Workplace.of_project(root), Console(file=out, width=width), whole=whole)
+    return out.getvalue()
+
+
+def prepare(machine, name, stand_in):
+    (machine / "data" / name).mkdir(parents=True)
+    reason = "no network" if stand_in else None
+    describe(Obtained(classes=(), source="somewhere", stand_in_reason=reason), name, machine / "data" / name)
+
+
+def test_the_summary_fits_a_terminal(machine):
+    lines = shown(machine, 80, whole=False).splitlines()
+    assert len(lines) < 24  # lines of a terminal; the processor alone may take several
+    assert max(map(len, lines)) <= 80
+    for words in ("fp16*", "int8*", "2 suites", "doctor --all"):
+        assert any(words in line for line in lines)
+
+
+def test_says_of_devices_engines_and_what_is_skipped_what_they_are_or_why_not(machine, monkeypatch):
+    folder_of = packages.folder
+    monkeypatch.setattr(packages, "folder", lambda name: None if name == "openvino" else folder_of(name))
+    text = shown(machine)
+    for report in map(look, Device):
+        assert (report.name if report.present else f"not here: {report.reason}") in text
+    for line in (
+        r"pytorch +cpu: fp16\*, bf16, fp32",
+        "openvino +no: engine=openvino: openvino is not installed",
+        "cpu fp16 train +Adam's epsilon underflows in fp16 and the weights turn non-finite: use fp16_mixed",
+        "cpu tf32 infer +tf32 needs",
+    ):
+        assert re.search(f"^{line}", text, re.MULTILINE)
+
+
+@pytest.mark.parametrize(
+    ("stand_in", "state"),
+    [
+        (None, "not prepared yet: data/mnist/manifest.json: not there; prepare it with: dvc repro data@mnist"),
+        (True, "stand-in: somewhere"),
+        (False, "ready: somewhere"),
+    ],
+)
+def test_says_of_each_data_set_whether_it_was_prepared(machine, stand_in, state):
+    if stand_in is not None:
+        prepare(machine, "mnist", stand_in)
+    line = next(line for line in shown(machine).splitlines() if line.startswith("mnist"))
+    assert line.removeprefix("mnist").strip() == state
+
+
+@pytest.mark.parametrize("budget", ["soon", "0s", "3h"])
+def test_a_time_that_is_none_is_refused(budget, capsys):
+    assert main(["selfcheck", f"--budget={budget}"]) == 2
+    assert f"--budget {budget}: should be" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_a_cell_differs_from_itself_by_little(tmp_path, monkeypatch, hosts):
+    monkeypatch.chdir(make_project(tmp_path))
+    console = Console(file=io.StringIO(), width=200)
+    assert selfcheck(600.0, console, hosts) == 0  # beside other tests, a process takes three times as long
+    low, high = map(float, re.search(r"differ by (\S+) to (\S+) %", console.file.getvalue()).groups())
+    assert low < 5
+    assert high > -5
+
+
+def sides(noise, num=10):
+    """Two sides of one cell, whose processes differ by `noise`."""
+    draw = np.random.default_rng(0)
+    fields = {"cell": make_cell(), "outcome": Status.ok, "environment": {}, "data": None, "was_beside_others": False}
+    rates = np.exp(draw.normal(5, noise, (2, num)))
+    return [[ComparedProcess(rates=[rate], started_at="", **fields) for rate in side] for side in rates]
+
+
+def test_the_difference_that_is_found_shrinks_with_processes_and_grows_with_noise():
+    texts = (detectable(*sides(noise)) for noise in (0.02, 0.05))
+    small, large = ([float(share) for share in re.findall(r"([0-9.]+) % with", text)] for text in texts)
+    assert large == sorted(large, reverse=True)
+    assert all(low < high for low, high in zip(small, large, strict=True))
+    quiet = "slower by 2.0 % with 5 processes, 2.0 % with 10 processes of each setting."
+    assert quiet in detectable(*sides(0.001))  # a smaller difference counts as none
+    assert "% with 7 processes of each setting." in detectable(*sides(0.02, num=7))
+    luckily_quiet = [sorted(side, key=lambda process: abs(process.rates[0] - 148)) for side in sides(0.05)]
+    few, many = re.findall(r"([0-9.]+) % with", detectable(*luckily_quiet))
+    assert float(few) > float(many)
+    too_few = "--budget: 4 processes of a copy were measured, but 5 are needed: set a longer time"
+    with pytest.raises(UserError, match=f"^{too_few}$"):
+        detectable(*sides(0.02, num=4))
