@@ -9,8 +9,7 @@ from typing import Any
 
 import yaml
 
-from accelbench.rules.combinations import NEEDS, SKIPPED
-from accelbench.rules.conditions import Rule
+from accelbench.rules import NEEDS, SKIPPED, Rule
 from accelbench.schema.cell import Cell
 from accelbench.schema.setting import declared
 from accelbench.settings.config import every_setting

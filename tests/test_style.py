@@ -20,7 +20,6 @@ MAX_TOKENS_PER_LINE = 6.8
 # Room of src -> how many expressions that should be several statements it still has; none may be added.
 LEFT = {
     "commands": 2,
-    "rules": 1,
 }
 
 LAYOUT = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT}

@@ -104,13 +104,13 @@ SUITE = "data: {random: {}}\nprofiles: {quick: window.measure_s=1}\nsuites: {dem
 @pytest.mark.parametrize(
     ("words", "refusal"),
     [
-        (["steps=50"], "steps=50: has no effect with protocol=window: use protocol=steps"),  # also the default's value
-        (["-m", "protocol=window,fit", "steps=5,6"], "steps=5: has no effect with protocol=window: use protocol=steps"),
+        (["steps=50"], "steps=50: has no effect: it needs protocol=steps"),  # also the default's value
+        (["-m", "protocol=window,fit", "steps=5,6"], "steps=5: has no effect: it needs protocol=steps"),
         (
             ["protocol=single_stream", "server.workers=2"],
-            "server.workers=2: has no effect with protocol=single_stream: use protocol=server or",
+            "server.workers=2: has no effect: it needs protocol=server",
         ),
-        (["engine.xla_processes=true"], "engine.xla_processes=true: has no effect without devices>1"),
+        (["engine.xla_processes=true"], "engine.xla_processes=true: has no effect: it needs devices>1"),
     ],
 )
 def test_a_setting_that_no_cell_reads_is_refused_with_what_to_type(project, words, refusal):
@@ -136,7 +136,7 @@ def test_a_line_of_a_suite_has_no_setting_without_an_effect_but_a_profile_may(pr
     (cell,), _ = cells_of(compose(["-m", "suite=demo"]))
     assert cell.window == Window()
     (project / "params.yaml").write_text(SUITE % "steps=3")
-    message = "^params.yaml: suites.demo.quick, line 1: steps=3: has no effect with protocol=window: use protocol=steps"
+    message = "^params.yaml: suites.demo.quick, line 1: steps=3: has no effect: it needs protocol=steps"
     with pytest.raises(UserError, match=message):
         cells_of(compose(["-m", "suite=demo"]))
 
@@ -146,7 +146,7 @@ def test_a_line_of_a_suite_has_no_setting_without_an_effect_but_a_profile_may(pr
     [
         (
             ["executor=ray", "executor.slurm.qos=high"],
-            "executor.slurm.qos=high: has no effect with executor=ray: use executor=slurm",
+            "executor.slurm.qos=high: has no effect: it needs executor=slurm",
         ),
         (["executor.name=slurm"], "executor.name=slurm: executor.slurm.nodes is missing: use executor=slurm"),
         (["executor=slurm", "executor.slurm.time=0"], "executor.slurm.time=0: should be at least 1"),

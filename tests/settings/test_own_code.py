@@ -73,8 +73,8 @@ def test_data_are_named_after_where_they_are(here):
         (("folder", None, 64), "data.path: it is missing. data=folder needs the path of a folder that has"),
         (("folder", "nowhere", 64), "data.path=nowhere: there is no such folder"),
         (("folder", "one", 0), "data.image_size=0: should be a whole number from 1 to 4096"),
-        (("arrays", "my images.npz", 8), "data.image_size=8: has no effect with data=arrays: use data=folder"),
-        (("mnist", "one"), "data.path=one: has no effect with data=mnist: use data=folder or data=arrays"),
+        (("arrays", "my images.npz", 8), "data.image_size=8: has no effect: it needs data=folder"),
+        (("mnist", "one"), "data.path=one: has no effect: it needs data=folder,arrays"),
     ],
 )
 def test_a_mistake_is_one_sentence_that_names_the_setting(here, given, told):

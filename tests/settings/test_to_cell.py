@@ -27,9 +27,7 @@ def test_keras_settings_are_keras_alone():
     assert keras() == KerasSettings()
     compiled = KerasSettings(steps_per_execution=4, jit_compile=True)
     assert keras("engine.jit_compile=true", "engine.steps_per_execution=4") == compiled
-    with pytest.raises(
-        UserError, match="^engine.jit_compile=true: has no effect with engine=pytorch: use engine=keras"
-    ):
+    with pytest.raises(UserError, match="^engine.jit_compile=true: has no effect: it needs engine=keras"):
         cells_of([merged("engine.jit_compile=true")])
 
 
@@ -39,7 +37,7 @@ def test_processes_of_xla_devices_are_pytorchs_and_of_several_devices():
     assert not cell_and_options(merged(*several))[0].xla_processes
     for idle in (("device.name=xla_cpu",), ("device.name=cpu", "devices=2")):
         assert not cell_and_options(merged(*idle, "engine.xla_processes=true"))[0].xla_processes
-    told = "^engine.xla_processes=true: has no effect with engine=keras: use engine=pytorch or engine=lightning"
+    told = "^engine.xla_processes=true: has no effect: it needs engine=pytorch,lightning"
     with pytest.raises(UserError, match=told):
         cells_of([merged("engine.name=keras", "engine.xla_processes=true")])
 
@@ -69,7 +67,7 @@ def test_a_lightning_module_has_a_data_module_or_its_own_loaders_and_settings_of
     [
         ([*CUSTOM, "model.target=os.system"], "model.target=os.system: os is a module of Python's standard library"),
         (["model.optimizer=admw"], "model.optimizer=admw: unknown model.optimizer. Did you mean adamw. Choose"),
-        ([*LIT, "model.learning_rate=0.1"], "model.learning_rate=0.1: has no effect with model=lightning"),
+        ([*LIT, "model.learning_rate=0.1"], "model.learning_rate=0.1: has no effect: it needs model!=lightning"),
         (["model.library=transformers", "model.task=causal_lm"], "data=mnist: networks of transformers run on random"),
         (["protocol=offline"], "mode=train: protocol=offline serves requests: use mode=infer"),
         ([*SERVED, "server.workers=999"], "server.workers=999: workers share the threads: use at most "),

@@ -20,7 +20,7 @@ from accelbench.commands.shared import (
 )
 from accelbench.errors import UserError
 from accelbench.project import workplace
-from accelbench.rules.conditions import Rule
+from accelbench.rules import Rule
 
 DECIDED = {"protocol", "server.rate", "server.duration_s", "server.latency_ms"}  # settings that --serve decides
 MODES = "--search, --serve, --target or --largest-batch"  # without one of these, `best` reads records

@@ -12,7 +12,7 @@ from accelbench.commands import to_target
 from accelbench.commands.command import VERBOSE, command, flag, say
 from accelbench.commands.shared import BUDGET, budget_in_s, check, default_folder, say_notes, words_of
 from accelbench.errors import UserError
-from accelbench.rules.conditions import Rule
+from accelbench.rules import Rule
 from accelbench.schema.vocab import UNEXPECTED
 
 if TYPE_CHECKING:

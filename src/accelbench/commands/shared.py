@@ -12,7 +12,7 @@ from accelbench.commands.command import VERBOSE, flag, say
 from accelbench.errors import UnknownChoiceError, UserError
 from accelbench.presentation import seconds_of
 from accelbench.project import CONFIRMED, RECORDS, RESULTS, RUNS, Workplace, shown
-from accelbench.rules.conditions import Asked, Rule
+from accelbench.rules import Asked, Rule
 from accelbench.schema.vocab import Device, Status
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from rich.console import Console
 from accelbench.commands.command import VERBOSE, flag, say
 from accelbench.commands.shared import BUDGET, budget_in_s, names_of, show_sweep
 from accelbench.errors import UserError
-from accelbench.rules.conditions import Rule
+from accelbench.rules import Rule
 
 FLAGS = (
     flag("--target", metavar="0.97", type=float, help="find which setting is trained to this accuracy first"),

@@ -1,4 +1,4 @@
-"""Decides whether a cell can run on this machine. Collects the facts that the rules in `rules/combinations.py` need."""
+"""Decides whether a cell can run on this machine. Collects the facts that the rules in `rules.py` need."""
 
 import math
 import os
@@ -12,8 +12,7 @@ from accelbench.devices.registry import DeviceReport
 from accelbench.devices.tpu import TORCH_TPU
 from accelbench.engines import images
 from accelbench.errors import how_to_install
-from accelbench.rules.combinations import SKIPPED
-from accelbench.rules.conditions import Asked
+from accelbench.rules import SKIPPED, Asked
 from accelbench.schema import vocab
 from accelbench.schema.cell import Cell, KerasSettings, Options
 from accelbench.schema.workload import SHAPES

@@ -17,7 +17,7 @@ from omegaconf.resolvers import oc
 from accelbench import project
 from accelbench.devices.registry import fastest_for
 from accelbench.errors import UserError
-from accelbench.rules.combinations import NEEDS
+from accelbench.rules import NEEDS
 from accelbench.schema.cell import Cell
 from accelbench.schema.vocab import SERVING, Device, Engine, Mode, Protocol
 from accelbench.settings import config, params, suites, to_cell

@@ -9,8 +9,7 @@ from typing import Any, TypeVar
 from accelbench.devices import interpreters
 from accelbench.devices.cpu import usable_cores
 from accelbench.errors import UserError
-from accelbench.rules.combinations import MISTAKES, NEEDS
-from accelbench.rules.conditions import Asked
+from accelbench.rules import MISTAKES, NEEDS, Asked
 from accelbench.schema import vocab
 from accelbench.schema.cell import MAX_STEPS, Cell, KerasSettings, Options
 from accelbench.schema.serialize import canonical_json, load, plain, safe

@@ -6,8 +6,7 @@ import pytest
 
 from accelbench.devices.registry import DeviceReport
 from accelbench.grid.support import CellFacts
-from accelbench.rules.combinations import MISTAKES, NEEDS, SKIPPED
-from accelbench.rules.conditions import Asked, Rule, terms
+from accelbench.rules import MISTAKES, NEEDS, SKIPPED, Asked, Rule, terms
 from accelbench.schema.cell import KerasSettings
 from accelbench.schema.vocab import Device, Engine
 from accelbench.settings.to_cell import RunFacts
