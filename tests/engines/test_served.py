@@ -17,7 +17,7 @@ from accelbench.schema.cell import Server
 from accelbench.schema.measurement import Block
 from accelbench.schema.vocab import EXPORTING, Engine, Protocol, Status
 from accelbench.serving import batcher
-from engines.exported.test_run import SMALL, marked
+from engines.exported.test_engine import SMALL, marked
 from engines.pytorch.test_batches import own_cell
 from fakes import make_cell, make_record
 from marks import IGNORES_LIGHTNINGS_WARNINGS, slow

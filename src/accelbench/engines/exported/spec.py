@@ -10,6 +10,7 @@ from accelbench.engines.registry import HostSpec
 from accelbench.schema.cell import Cell
 from accelbench.schema.vocab import SERVING, Engine
 
+ENGINE = "accelbench.engines.exported.engine"
 EXPORTER = "torch.export._trace"  # torch.export imports it in its first call, which takes a third of a second
 # Modules with slow imports that start no threads. Modules that are not installed are ignored.
 PRELOADED = {Engine.onnxruntime: ("torch.onnx._internal.exporter._core",), Engine.openvino: ("openvino",)}
@@ -28,8 +29,8 @@ def host_spec(cell: Cell) -> HostSpec:
     It is like the host process of the PyTorch engine, but it runs another engine and imports more modules.
     """
     base = of_torch.host_spec(cell)
-    engine = f"accelbench.engines.{cell.engine}.engine"
     # The key has `threads` and the instances that divide them: AOTInductor's code has a fixed number of threads.
     exported_as = f"{cell.key_without(OF_MEASUREMENT)} {cell.num_instances}"
-    preload = (*base.preload, engine, EXPORTER, *PRELOADED.get(cell.engine, ()))
-    return replace(base, engine=engine, preload=preload, exported_as=exported_as)
+    compiler = f"accelbench.engines.exported.{cell.engine}"
+    preload = (*base.preload, ENGINE, compiler, EXPORTER, *PRELOADED.get(cell.engine, ()))
+    return replace(base, engine=ENGINE, preload=preload, exported_as=exported_as)

@@ -1,21 +1,25 @@
 """Measures inference on the CPU with engines that compile networks of PyTorch.
 
-One process exports the network to a folder. The processes of cells load the network from this folder.
+One process exports the network to a folder. The processes of cells load the network from this folder. Each engine has
+a file beside this one, with a subclass of `Compiler` that is named `Compiled`.
 """
 
+import importlib
 import json
 import tempfile
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor, nn
+from torch.export import ExportedProgram
 
 from accelbench.data.arrays import load_split
-from accelbench.engines.exported.compiler import Call, Compiler, EngineReport, call_of
 from accelbench.engines.exported.spec import serves_any_size
 from accelbench.engines.formats import INTEGERS, word_for
 from accelbench.engines.pytorch import zoo
@@ -28,21 +32,127 @@ from accelbench.engines.pytorch.network_and_data import workload_of
 from accelbench.engines.pytorch.outputs import NetworkOutputs
 from accelbench.engines.pytorch.precision import STORED_DTYPES, cast_tensor
 from accelbench.engines.pytorch.ranks import Ranks
-from accelbench.engines.pytorch.structure import mapped
+from accelbench.engines.pytorch.structure import mapped, tensors_in
 from accelbench.engines.pytorch.training import in_other_mode
 from accelbench.engines.registry import UNFINISHED
 from accelbench.errors import UnsupportedError
 from accelbench.measuring.checks import Products
 from accelbench.schema.cell import Cell
 from accelbench.schema.measurement import Answers, Measurement, Observed, Work
+from accelbench.schema.text import beginning, message_of, one_line
 from accelbench.schema.vocab import QUANTIZED, Library, Pipeline, Precision, Weights
 
 FILE = "artifact.json"
 MIN_CALIBRATED = 128  # fewest samples for calibration, in full batches
 MAX_ASKED_S = 20.0  # seconds for the accuracy check; if the time is over, only the first samples of the test set count
+MAX_WHY = 300  # characters of an exporter's error
 IMAGES = (Pipeline.array, Pipeline.jpeg)  # pipelines with images of a data set
 # Libraries of networks that classify images.
 CLASSIFYING = frozenset({Library.accelbench, Library.timm, Library.torchvision})
+
+Inputs = tuple[tuple[Any, ...], dict[str, Any]]  # the arguments of one call of a network's `forward`
+
+
+def inputs_of(*args: Any, **kwargs: Any) -> Inputs:
+    """Returns its arguments.
+
+    `task.infer(network, batch)` calls the network. `task.infer(inputs_of, batch)` returns the arguments of this call.
+    """
+    return args, kwargs
+
+
+def tensors_of(inputs: Inputs) -> list[Tensor]:
+    """Returns the tensors of the arguments in the order of the exported network's inputs."""
+    args, kwargs = inputs
+    if len(args) == 1 and not kwargs and isinstance(args[0], Tensor):
+        return [args[0]]
+    return list(tensors_in(inputs))
+
+
+@dataclass(frozen=True, kw_only=True)
+class EngineReport:
+    """The engine's report on a compiled network. The engine makes it after the network ran."""
+
+    computed: str  # the dtype of weights and matrix products, by its name in NumPy
+    threads: int  # number of threads that compute
+    formats: Mapping[str, int] = field(default_factory=dict)  # format -> number of matrix products in this format
+    times: Sequence[tuple[str, float]] = ()  # (name, seconds) of each operator in one profiled call, in order
+
+
+class Compiler:
+    """The base class of engines that export a network to a file, load the file, and run the network.
+
+    Another process may load the file. The methods raise UnsupportedError if the network can't be exported or run.
+    """
+
+    computes_in: Precision | None = Precision.fp32  # precision of the network to export; None: the cell's
+
+    def __init__(self, cell: Cell) -> None:
+        self.cell = cell
+
+    def convert(self, program: ExportedProgram, folder: Path) -> Any:
+        """Converts the network. Returns an object that `save` accepts; this may be the path of a file in `folder`."""
+        return program
+
+    def quantized(self, exported: Any, samples: Sequence[Inputs], folder: Path) -> Any:
+        """Quantises the result of `convert`, so that matrix products run in int8. Calibrates with `samples`."""
+        raise NotImplementedError
+
+    def save(self, exported: Any, folder: Path) -> Path:
+        """Writes the network to `folder`. Some engines compile the network first. Returns the file for `load`.
+
+        The network may consist of more files in this folder.
+        """
+        return exported
+
+    def load(self, path: Path) -> None:
+        """Loads a file of `save`, which another process may have written. The network uses as many threads as torch."""
+        raise NotImplementedError
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Sequence[Tensor]:
+        """Runs the network and returns the tensors of its output. The next call may overwrite them."""
+        raise NotImplementedError
+
+    def ran(self, inputs: Inputs) -> EngineReport:
+        """Reports what ran. May run the network again under a profiler, so call it after the measurement."""
+        raise NotImplementedError
+
+
+class TensorOutputs(nn.Module):
+    """Wraps a network. The wrapper returns the tensors of the network's output as a tuple."""
+
+    def __init__(self, network: nn.Module) -> None:
+        super().__init__()
+        self.network = network
+
+    # Not `*args` and `**kwargs`: torch.export has no dynamic shapes for these.
+    def forward(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Tensor, ...]:
+        return tuple(tensors_in(self.network(*args, **kwargs)))
+
+
+@contextmanager
+def skipping(exporter: str) -> Iterator[None]:
+    """A context that converts any exception of an exporter to UnsupportedError, so that the cell is skipped."""
+    try:
+        yield
+    except Exception as error:  # any exception: an exporter runs the user's code
+        why = beginning(one_line(message_of(error)), MAX_WHY)
+        raise UnsupportedError(f"{exporter} can't convert the network: {type(error).__name__}: {why}") from error
+
+
+def program_of(network: nn.Module, inputs: Inputs, *, any_size: bool) -> ExportedProgram:
+    """Exports the network with torch.export, for `inputs` of these shapes.
+
+    If `any_size`, the first dimension of the inputs may have any size.
+    """
+    shapes, exporter = None, "torch.export"
+    if any_size:
+        first: Any = {0: torch.export.Dim.DYNAMIC}
+        shapes = mapped(inputs, lambda tensor: first)
+        exporter = "torch.export for any batch size (use server.max_batch=1, or engine=pytorch)"
+    with skipping(exporter), torch.no_grad():
+        program = torch.export.export(TensorOutputs(network).eval(), inputs, dynamic_shapes=shapes, strict=False)
+    return program  # noqa: RET504  # mypy assumes that a context may suppress exceptions
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,19 +167,18 @@ class Artifact:
     num_bytes: int  # bytes of its files
 
 
-def export(make: Callable[[Cell], Compiler], cell: Cell, data_folder: Path, folder: Path) -> None:
+def export(cell: Cell, data_folder: Path, folder: Path) -> None:
     """Exports the network of `cell` to `folder`. Creates `folder` only after all files have been written.
 
     Raises UnsupportedError if the network can't be exported.
     """
     with tempfile.TemporaryDirectory(prefix=UNFINISHED, dir=folder.parent) as unfinished:
-        artifact = _Run(cell, data_folder, make(cell)).export(Path(unfinished))
+        artifact = _Run(cell, data_folder).export(Path(unfinished))
         Path(unfinished, FILE).write_text(json.dumps(vars(artifact)))
         Path(unfinished).rename(folder)
 
 
 def run(
-    make: Callable[[Cell], Compiler],
     cell: Cell,
     data_folder: Path,
     work: Work | None = None,
@@ -82,9 +191,18 @@ def run(
     Raises UnsupportedError if the cell can't run.
     """
     with tempfile.TemporaryDirectory(prefix="exported-") as folder:
-        cell_run = _Run(cell, data_folder, make(cell))
-        cell_run.load(exported, Path(folder))
+        if exported is None:
+            exported = Path(folder, "network")
+            export(cell, data_folder, exported)
+        cell_run = _Run(cell, data_folder)
+        cell_run.load(exported)
         return cell_run.measure(work, requests)
+
+
+def compiler_of(cell: Cell) -> Compiler:
+    """Creates the compiler of the cell's engine."""
+    compiler: Compiler = importlib.import_module(f"accelbench.engines.exported.{cell.engine}").Compiled(cell)
+    return compiler
 
 
 class _Run(NetworkOutputs):
@@ -98,28 +216,29 @@ class _Run(NetworkOutputs):
     ran: EngineReport
     is_plain = False  # type: ignore[assignment]
 
-    def __init__(self, cell: Cell, data_folder: Path, compiled: Compiler) -> None:
+    def __init__(self, cell: Cell, data_folder: Path) -> None:
         backend = Backend()
         backend.begin(cell)
         super().__init__(cell, data_folder, backend)
-        self.compiled = compiled
+        self.compiler = compiler_of(cell)
         self.quantizes = cell.precision in QUANTIZED
-        self.precision = compiled.computes_in or (Precision.fp32 if self.quantizes else cell.precision)
-        self.dtype = STORED_DTYPES[self.precision]
+        self.precision = self.compiler.computes_in or (Precision.fp32 if self.quantizes else cell.precision)
+        dtype = STORED_DTYPES[self.precision]
         self.workload = workload_of(replace(cell, precision=self.precision), data_folder, backend, Ranks(1))
         self.feed = self.workload.feed
         start = time.perf_counter()
-        network = self.workload.build().eval().to(self.dtype)
+        network = self.workload.build().eval().to(dtype)
         if cell.options.channels_last:
             self.check_layout()
             network = network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         self.network = network
         self.num_params = zoo.num_params(network)
         self.build_s = time.perf_counter() - start
+        backend.hold(dtype)
 
-    def _call(self, batch: Any = None) -> Call:
+    def _inputs(self, batch: Any = None) -> Inputs:
         batch = self.workload.example() if batch is None else batch
-        return self.workload.task.infer(call_of, batch)  # type: ignore[arg-type]
+        return self.workload.task.infer(inputs_of, batch)  # type: ignore[arg-type]
 
     def export(self, folder: Path) -> Artifact:
         """Checks the network's output in PyTorch, then exports the network to `folder`.
@@ -127,19 +246,19 @@ class _Run(NetworkOutputs):
         If the cell serves requests, the network must accept any batch size. Raises UnsupportedError if the export
         fails.
         """
-        compiled = self.compiled
-        self._use_dtype()
+        compiler = self.compiler
         with torch.no_grad():
             self.workload.check_first(self.workload.task.infer(self.network, self.workload.example()))
-        self.backend.hold(self.dtype)
         any_size = serves_any_size(self.cell)
-        call = self._call(self.joined(self.requests(2)) if any_size else None)
-        exported, export_s = _timed(compiled.export, self.network, replace(call, any_size=any_size), folder)
+        inputs = self._inputs(self.joined(self.requests(2)) if any_size else None)
+        start = time.perf_counter()
+        exported = compiler.convert(program_of(self.network, inputs, any_size=any_size), folder)
+        export_s = time.perf_counter() - start
         quantize_s, num_calibrated = None, 0
         if self.quantizes:
-            calls, num_calibrated = self._calibration()
-            exported, quantize_s = _timed(compiled.quantized, exported, calls, folder)
-        path, compile_s = _timed(compiled.save, exported, folder)
+            samples, num_calibrated = self._calibration()
+            exported, quantize_s = _timed(compiler.quantized, exported, samples, folder)
+        path, compile_s = _timed(compiler.save, exported, folder)
         return Artifact(
             file=path.name,
             export_s=export_s,
@@ -149,69 +268,49 @@ class _Run(NetworkOutputs):
             num_bytes=sum(file.stat().st_size for file in folder.rglob("*") if file.is_file()),
         )
 
-    def _use_dtype(self) -> None:
-        """Sets torch's default dtype to the dtype of the network, as in a step of the PyTorch engine."""
-        if torch.get_default_dtype() == torch.float32:  # if user code has changed it, `Backend.hold` adds a note
-            torch.set_default_dtype(self.dtype)
-
-    def _calibration(self) -> tuple[list[Call], int]:
+    def _calibration(self) -> tuple[list[Inputs], int]:
         """Takes full batches of the training set for calibration.
 
         Returns a list with the network's arguments for each batch. Also returns the number of samples in all batches.
         """
-        calls, num = [], 0
-        shapes = [tensor.shape for tensor in self._call().tensors()]
+        samples, num = [], 0
+        shapes = [tensor.shape for tensor in tensors_of(self._inputs())]
         for batch in self.workload.feed_of("train"):  # never the test set, which measures the accuracy
-            call = self._call(batch)
-            if [tensor.shape for tensor in call.tensors()] == shapes:
-                calls.append(call)
+            inputs = self._inputs(batch)
+            if [tensor.shape for tensor in tensors_of(inputs)] == shapes:
+                samples.append(inputs)
                 num += self.workload.task.num_samples(batch)
             if num >= MIN_CALIBRATED:
                 break
-        if not calls:
+        if not samples:
             raise UnsupportedError(
                 "precision=int8: calibration needs a full batch of the training set: lower batch_size"
             )
-        return calls, num
+        return samples, num
 
-    def load(self, exported: Path | None, empty: Path) -> None:
-        """Loads the network from the folder `exported`.
-
-        If `exported` is None, exports the network to the folder `empty` and loads it from there.
-        """
-        if exported is None:
-            artifact = self.export(empty)
-        else:
-            artifact = Artifact(**json.loads((exported / FILE).read_text()))
-            self._use_dtype()  # again, because the user's code has run
-            self.backend.hold(self.dtype)
-        self.artifact = artifact
-        self.path = (exported or empty) / artifact.file
-        _, load_s = _timed(self.compiled.load, self.path)
+    def load(self, exported: Path) -> None:
+        """Loads the network from the folder `exported`."""
+        self.artifact = artifact = Artifact(**json.loads((exported / FILE).read_text()))
+        self.path = exported / artifact.file
+        _, load_s = _timed(self.compiler.load, self.path)
         if self.backend.flushes_denormals:
             flush_denormals()  # again, because an engine may have reset this thread
         self.backend.count_compiles = lambda: (1, artifact.compile_s + load_s)
 
-    def _step(self, compiled: Compiler) -> InferStep:
-        """A step that calls a compiled network."""
-
-        def network(*args: Any, **kwargs: Any) -> Any:
-            return compiled(call_of(*args, **kwargs))
-
-        program = Program(network, self.workload.task, self.backend, self.precision)  # type: ignore[arg-type]
+    def _step(self, compiler: Compiler) -> InferStep:
+        program = Program(compiler, self.workload.task, self.backend, self.precision)  # type: ignore[arg-type]
         return InferStep(program, self.feed)
 
     def new_step(self) -> InferStep:
-        self.step = self._step(self.compiled)
-        return self.step
+        return self._step(self.compiler)
 
     def further_step(self) -> InferStep:
-        further = type(self.compiled)(self.cell)
+        further = compiler_of(self.cell)
         further.load(self.path)
         return self._step(further)
 
     def observe(self) -> Observed:
-        ran = self.ran = self.compiled.ran(self._call())
+        ran = self.ran = self.compiler.ran(self._inputs())
         seconds: dict[str, float] = defaultdict(float)
         for name, took_s in ran.times:
             seconds[name] += took_s

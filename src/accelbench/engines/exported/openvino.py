@@ -3,16 +3,15 @@
 import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
 from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import Tensor
+from torch.export import ExportedProgram
 
-from accelbench.engines.exported import run as exported_run
-from accelbench.engines.exported.compiler import Call, Compiler, EngineReport, program_of, skipping
+from accelbench.engines.exported.engine import Compiler, EngineReport, Inputs, skipping, tensors_of
 from accelbench.engines.formats import computed_in
 from accelbench.schema.vocab import Precision
 
@@ -29,19 +28,18 @@ ATTENTION = "ScaledDotProductAttention"
 PRODUCTS = {"Convolution", "Deconvolution", "FullyConnected", "MatMul", "RNNSeq", "RNNCell", ATTENTION}
 
 
-class OpenVino(Compiler):
+class Compiled(Compiler):
     """A network in OpenVINO, compiled for the cell's precision with one stream and one inference request."""
 
-    def export(self, network: nn.Module, call: Call, folder: Path) -> Path:
+    def convert(self, program: ExportedProgram, folder: Path) -> Path:
         import openvino
 
-        program = program_of(network, call)
         with skipping("openvino.convert_model"):
             converted = openvino.convert_model(program)
         openvino.save_model(converted, folder / FILE, compress_to_fp16=False)
         return folder / FILE
 
-    def quantized(self, exported: Path, calls: Sequence[Call], folder: Path) -> Path:
+    def quantized(self, exported: Path, samples: Sequence[Inputs], folder: Path) -> Path:
         """Quantises the network with NNCF, as OpenVINO's documentation recommends."""
         import nncf
         import openvino
@@ -51,9 +49,9 @@ class OpenVino(Compiler):
         # NNCF has a mode for transformers. Without it, the output of a vision transformer is wrong by half.
         has_attention = any(node.get_type_name() == ATTENTION for node in network.get_ops())
         kind = nncf.ModelType.TRANSFORMER if has_attention else None
-        samples = [_inputs(call) for call in calls]
+        arrays = [_arrays(inputs) for inputs in samples]
         with skipping("NNCF"):
-            quantized = nncf.quantize(network, nncf.Dataset(samples), subset_size=len(calls), model_type=kind)
+            quantized = nncf.quantize(network, nncf.Dataset(arrays), subset_size=len(arrays), model_type=kind)
         openvino.save_model(quantized, path, compress_to_fp16=False)
         for file in (exported, exported.with_suffix(".bin")):
             file.unlink()
@@ -77,11 +75,11 @@ class OpenVino(Compiler):
 
         return openvino.Core().compile_model(self.path, "CPU", {**self.settings, **more})
 
-    def __call__(self, call: Call) -> Sequence[Tensor]:
-        results = self.request.infer(_inputs(call), share_inputs=True, share_outputs=True)
+    def __call__(self, *args: Any, **kwargs: Any) -> Sequence[Tensor]:
+        results = self.request.infer(_arrays((args, kwargs)), share_inputs=True, share_outputs=True)
         return [torch.from_numpy(array) for array in results.to_tuple()]
 
-    def ran(self, call: Call) -> EngineReport:
+    def ran(self, inputs: Inputs) -> EngineReport:
         """Reads the layers and settings of the compiled network. To read times, compiles a copy with profiling."""
         layers = [dict(node.get_rt_info().items()) for node in self.network.get_runtime_model().get_ops()]
         words = [_word(layer, "runtimePrecision") for layer in layers if _word(layer, "layerType") in PRODUCTS]
@@ -89,7 +87,7 @@ class OpenVino(Compiler):
         hint = str(self.network.get_property("INFERENCE_PRECISION_HINT").to_string())
         profiled = self._network(PERF_COUNT=True).create_infer_request()
         for _ in range(2):
-            profiled.infer(_inputs(call), share_inputs=True)
+            profiled.infer(_arrays(inputs), share_inputs=True)
         nodes = [node for node in profiled.get_profiling_info() if str(node.status).endswith("EXECUTED")]
         return EngineReport(
             computed=computed_in(formats) or DTYPES.get(hint, hint),
@@ -99,14 +97,10 @@ class OpenVino(Compiler):
         )
 
 
-def _inputs(call: Call) -> list[NDArray[Any]]:
-    return [tensor.numpy() for tensor in call.tensors()]
+def _arrays(inputs: Inputs) -> list[NDArray[Any]]:
+    return [tensor.numpy() for tensor in tensors_of(inputs)]
 
 
 def _word(layer: Mapping[str, object], name: str) -> str:
     value = layer.get(name, "")
     return str(getattr(value, "value", value))
-
-
-export = partial(exported_run.export, OpenVino)
-run = partial(exported_run.run, OpenVino)

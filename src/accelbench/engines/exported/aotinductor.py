@@ -1,29 +1,26 @@
 """The engine AOTInductor: exports a network of PyTorch and compiles it to a library before it runs."""
 
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
+from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
+from torch.export import ExportedProgram
 
-from accelbench.engines.exported import run as exported_run
-from accelbench.engines.exported.compiler import Call, Compiler, EngineReport, program_of, skipping
+from accelbench.engines.exported.engine import Compiler, EngineReport, Inputs, skipping
 from accelbench.schema.vocab import Precision
 
 FILE = "network.pt2"
 
 
-class AotInductor(Compiler):
+class Compiled(Compiler):
     """A compiled library with its weights. It runs in PyTorch's threads."""
 
     computes_in: Precision | None = None
     outputs: Sequence[Tensor]
 
-    def export(self, network: nn.Module, call: Call, folder: Path) -> torch.export.ExportedProgram:
-        return program_of(network, call)
-
-    def save(self, exported: torch.export.ExportedProgram, folder: Path) -> Path:
+    def save(self, exported: ExportedProgram, folder: Path) -> Path:
         """Compiles the network and writes the library. With `options.freeze`, the library has the weights as constants.
 
         The compiler begins with an empty cache, so that every compilation takes as long as the first one.
@@ -40,17 +37,13 @@ class AotInductor(Compiler):
     def load(self, path: Path) -> None:
         self.package = torch._inductor.aoti_load_package(str(path))
 
-    def __call__(self, call: Call) -> Sequence[Tensor]:
+    def __call__(self, *args: Any, **kwargs: Any) -> Sequence[Tensor]:
         with torch.inference_mode():
-            self.outputs = self.package(call.args, call.kwargs)
+            self.outputs = self.package(args, kwargs)
         return self.outputs
 
-    def ran(self, call: Call) -> EngineReport:
+    def ran(self, inputs: Inputs) -> EngineReport:
         """Reports the dtype of the output. The library does not report the dtypes in which its operators computed."""
         floats = [tensor for tensor in self.outputs if tensor.is_floating_point()]
         computed = str(floats[0].dtype).removeprefix("torch.") if floats else "no floating-point output"
         return EngineReport(computed=computed, threads=torch.get_num_threads())
-
-
-export = partial(exported_run.export, AotInductor)
-run = partial(exported_run.run, AotInductor)

@@ -5,18 +5,17 @@ import re
 import tempfile
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import torch
 from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import Tensor
+from torch.export import ExportedProgram
 
 from accelbench.devices.cpu import has_fast_integers, look
-from accelbench.engines.exported import run as exported_run
-from accelbench.engines.exported.compiler import Call, Compiler, EngineReport, program_of, skipping
+from accelbench.engines.exported.engine import Compiler, EngineReport, Inputs, skipping, tensors_of
 from accelbench.engines.formats import computed_in
 
 FILE, QUANTIZED = "network.onnx", "quantized.onnx"
@@ -31,18 +30,17 @@ QUANTIZED_BESIDE_ATTENTION = ["Conv", "Gemm", "MatMul"]
 DTYPES = {"float": "float32", "double": "float64"}
 
 
-class OnnxRuntime(Compiler):
+class Compiled(Compiler):
     """A session of ONNX Runtime."""
 
-    def export(self, network: nn.Module, call: Call, folder: Path) -> Path:
-        program = program_of(network, call)
+    def convert(self, program: ExportedProgram, folder: Path) -> Path:
         with skipping("torch.onnx"):
             converted = torch.onnx.export(program, dynamo=True, verbose=False)
         assert converted is not None
         converted.save(folder / FILE, external_data=True)
         return folder / FILE
 
-    def quantized(self, exported: Path, calls: Sequence[Call], folder: Path) -> Path:
+    def quantized(self, exported: Path, samples: Sequence[Inputs], folder: Path) -> Path:
         """Quantises the network in ONNX's QDQ format.
 
         In this format, the operators QuantizeLinear and DequantizeLinear surround each quantised operator. When a
@@ -60,7 +58,7 @@ class OnnxRuntime(Compiler):
             quantize_static(
                 str(prepared),
                 str(path),
-                _calibration(exported, calls),
+                _calibration(exported, samples),
                 op_types_to_quantize=QUANTIZED_BESIDE_ATTENTION if _has_attention(prepared) else None,
                 quant_format=QuantFormat.QDQ,
                 activation_type=QuantType.QUInt8,
@@ -92,10 +90,10 @@ class OnnxRuntime(Compiler):
             options.enable_profiling, options.profile_file_prefix = True, profile
         return onnxruntime.InferenceSession(str(self.path), options, providers=["CPUExecutionProvider"])
 
-    def __call__(self, call: Call) -> Sequence[Tensor]:
-        return [torch.from_numpy(array) for array in self.session.run(None, _inputs(self.names, call))]
+    def __call__(self, *args: Any, **kwargs: Any) -> Sequence[Tensor]:
+        return [torch.from_numpy(array) for array in self.session.run(None, _named(self.names, (args, kwargs)))]
 
-    def ran(self, call: Call) -> EngineReport:
+    def ran(self, inputs: Inputs) -> EngineReport:
         """Runs the network twice in a second session, and reads the profile of the second run.
 
         Reads the number of threads from the measured session.
@@ -103,7 +101,7 @@ class OnnxRuntime(Compiler):
         with tempfile.TemporaryDirectory(prefix="profile-") as folder:
             session = self._session(f"{folder}/run")
             for _ in range(2):
-                session.run(None, _inputs(self.names, call))
+                session.run(None, _named(self.names, inputs))
             events = json.loads(Path(session.end_profiling()).read_text())
         kernels = [event for event in events if event["cat"] == "Node" and event["name"].endswith("_kernel_time")]
         kernels = kernels[len(kernels) // 2 :]
@@ -125,23 +123,19 @@ def _has_attention(path: Path) -> bool:
     return any(node.op_type == "Softmax" and outputs.isdisjoint(node.output) for node in graph.node)
 
 
-def _calibration(path: Path, calls: Sequence[Call]) -> Any:
+def _calibration(path: Path, samples: Sequence[Inputs]) -> Any:
     """A reader of calibration batches for ONNX Runtime's quantiser."""
     import onnx
 
     names = [tensor.name for tensor in onnx.load(path, load_external_data=False).graph.input]
-    batches = iter([_inputs(names, call) for call in calls])
+    batches = iter([_named(names, inputs) for inputs in samples])
     return SimpleNamespace(get_next=lambda: next(batches, None), set_range=lambda start_index, end_index: None)
 
 
-def _inputs(names: Sequence[str], call: Call) -> dict[str, NDArray[Any]]:
-    return dict(zip(names, [tensor.numpy() for tensor in call.tensors()], strict=True))
+def _named(names: Sequence[str], inputs: Inputs) -> dict[str, NDArray[Any]]:
+    return dict(zip(names, [tensor.numpy() for tensor in tensors_of(inputs)], strict=True))
 
 
 def _format(kernel: Mapping[str, Any]) -> str:
     (name,) = kernel["input_type_shape"][0]
     return str(DTYPES.get(name, name))
-
-
-export = partial(exported_run.export, OnnxRuntime)
-run = partial(exported_run.run, OnnxRuntime)

@@ -8,9 +8,8 @@ import pytest
 import torch
 
 from accelbench.devices.cpu import usable_cores
-from accelbench.engines.exported import run as exported_run
-from accelbench.engines.exported.compiler import Compiler, EngineReport
-from accelbench.engines.exported.run import MIN_CALIBRATED
+from accelbench.engines.exported import engine as exporting
+from accelbench.engines.exported.engine import MIN_CALIBRATED, Compiler, EngineReport
 from accelbench.engines.pytorch import engine as pytorch
 from accelbench.engines.pytorch import zoo
 from accelbench.engines.registry import host_spec
@@ -86,25 +85,22 @@ class InTorch(Compiler):
 
     dtype, ran_formats = torch.float32, {}
 
-    def export(self, network, call, folder):
-        return network
-
-    def quantized(self, exported, calls, folder):
-        assert len(calls) * 32 >= MIN_CALIBRATED
+    def quantized(self, exported, samples, folder):
+        assert len(samples) * 32 >= MIN_CALIBRATED
         return exported
 
     def save(self, exported, folder):
-        self.network = exported.to(self.dtype)
+        InTorch.program = exported
         return folder / "nothing"
 
     def load(self, path):
-        pass
+        self.network = self.program.module().to(self.dtype)
 
-    def __call__(self, call):
+    def __call__(self, images):
         with torch.inference_mode():
-            return [self.network(call.args[0].to(self.dtype)).float()]
+            return [self.network((images.to(self.dtype),), {})[0].float()]
 
-    def ran(self, call):
+    def ran(self, inputs):
         name = str(self.dtype).removeprefix("torch.")
         return EngineReport(computed=name, threads=1, formats=self.ran_formats)
 
@@ -128,13 +124,15 @@ def test_cells_share_an_export_only_if_it_is_the_same_network():
     assert host_spec(shares).exported_as == host_spec(cell).exported_as
 
 
-def test_a_cell_of_which_another_format_ran_is_invalid(digits):
+def test_a_cell_of_which_another_format_ran_is_invalid(digits, monkeypatch):
+    monkeypatch.setattr(exporting, "compiler_of", InBf16)
     cell = make_cell(engine=Engine.openvino, model=SMALL)
-    measurement = exported_run.run(InBf16, cell, digits)
+    measurement = exporting.run(cell, digits)
     assert judge(cell, measurement).startswith("asked for precision fp32, but bf16 ran")
     assert np.isfinite(measurement.output_error)
     cell = replace(cell, precision=Precision.int8)  # but nothing is quantised
-    measurement = exported_run.run(Unquantized, cell, digits)
+    monkeypatch.setattr(exporting, "compiler_of", Unquantized)
+    measurement = exporting.run(cell, digits)
     assert judge(cell, measurement) == "asked for precision int8, but fp32 ran"
     assert any("0 of 3 matrix products multiply integers" in note for note in measurement.notes)
 
