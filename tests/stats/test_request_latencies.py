@@ -15,8 +15,7 @@ from accelbench.stats.request_latencies import (
     Probe,
     Run,
     num_requests_for,
-    rate_at_limit,
-    rate_bounds,
+    rate_interval,
     share_bounds,
     verdict,
 )
@@ -190,31 +189,19 @@ def test_an_error_misses_every_limit():
 
 
 def probes(*loads, word=Verdict.unknown):
-    """At 80, 100, 120, ... requests/s, with these percentiles over the limit, and misses as in an M/M/1 queue."""
-    return [
-        Probe(
-            rate=80.0 + 20 * i,
-            num=10_000,
-            num_missed=round(1e4 * 0.01 ** (1 / load)),
-            effect=4.0,
-            load=load,
-            verdict=word,
-        )
-        for i, load in enumerate(loads)
-    ]
+    """At 80, 100, 120, ... requests/s, with these percentiles over the limit."""
+    return [Probe(rate=80.0 + 20 * i, num=10_000, effect=4.0, load=load, verdict=word) for i, load in enumerate(loads)]
 
 
 def test_probes_on_both_sides_of_the_limit_tell_its_rate_together():
-    interval = rate_at_limit(probes(1 / 1.2, 1 / 0.8), 99)
-    assert interval.low < interval.rate < interval.high
-    assert interval.rate == pytest.approx(90, rel=0.03)
-    assert interval.num == 2
+    low, high, num = rate_interval(probes(1 / 1.2, 1 / 0.8), 99)
+    assert low < 90 < high < 1.3 * low
+    assert math.sqrt(low * high) == pytest.approx(90, rel=0.03)
+    assert num == 2
     one_rate = [replace(probe, rate=90.0) for probe in probes(1 / 1.2, 1 / 0.8)]
-    for one_side in (probes(0.7, 0.8), probes(1.2, 1.3), probes(1.2, 0.8), probes(0.1, 10.0), one_rate, []):
-        assert rate_at_limit(one_side, 99) is None
-
     unknown = [replace(probe, effect=math.inf) for probe in probes(1 / 1.2, 1 / 0.8)]
-    assert rate_at_limit(unknown, 99) is None
+    for one_side in (probes(0.7, 0.8), probes(1.2, 1.3), probes(1.2, 0.8), probes(0.1, 10.0), one_rate, unknown, []):
+        assert rate_interval(one_side, 99) == (None, None, 0)
 
 
 P, F, U = Verdict.passes, Verdict.fails, Verdict.unknown
@@ -234,9 +221,9 @@ P, F, U = Verdict.passes, Verdict.fails, Verdict.unknown
 )
 def test_no_interval_is_above_a_rate_that_surely_fails_or_below_one_that_surely_passes(verdicts, bounds):
     joined = probes(1 / 1.2, 1 / 0.8)
-    far = {P: {"num_missed": 0, "load": 0.1}, F: {"num_missed": 9_000, "load": math.inf}}
-    sure = [Probe(rate=rate, num=10_000, effect=4.0, verdict=word, **far[word]) for rate, word in verdicts]
-    assert rate_bounds(joined + sure, 99)[:2] == bounds
+    far = {P: 0.1, F: math.inf}
+    sure = [Probe(rate=rate, num=10_000, effect=4.0, verdict=word, load=far[word]) for rate, word in verdicts]
+    assert rate_interval(joined + sure, 99)[:2] == bounds
 
 
 def test_whatever_probes_say_the_interval_is_on_the_right_side_of_each_sure_one():
@@ -249,9 +236,9 @@ def test_whatever_probes_say_the_interval_is_on_the_right_side_of_each_sure_one(
             share = 0.01 ** (1 / load)
             low, high = share_bounds(share, num, CAREFUL * effect)
             misses = Misses(num_missed=round(share * num), effect=effect, low=low, high=high)
-            numbers = {"num": num, "num_missed": misses.num_missed, "effect": effect, "load": load}
+            numbers = {"num": num, "effect": effect, "load": load}
             any_probes.append(Probe(rate=float(rate), verdict=verdict(misses, 99), **numbers))
-        low, high, _ = rate_bounds(any_probes, 99)
+        low, high, _ = rate_interval(any_probes, 99)
         num_decided += low is not None or high is not None
         assert all((low or 0) <= probe.rate for probe in any_probes if probe.verdict == F)
         assert all((high or math.inf) >= probe.rate for probe in any_probes if probe.verdict == P)
@@ -260,21 +247,11 @@ def test_whatever_probes_say_the_interval_is_on_the_right_side_of_each_sure_one(
 
 def test_probes_that_contradict_each_other_widen_the_interval():
     widths = []
-    for more in (0, 250, 450):  # misses of one process, and fewer of another, than the 500 of 50,000 that are allowed
-        shares = (500 + more) / 50_000, (500 - more) / 50_000
-        middle = [
-            Probe(
-                rate=90.0,
-                num=50_000,
-                num_missed=round(share * 50_000),
-                effect=4.0,
-                load=math.log(0.01) / math.log(share),
-                verdict=U,
-            )
-            for share in shares
-        ]
-        interval = rate_at_limit([*probes(1 / 1.2, 1 / 0.8), *middle], 99)
-        widths.append(interval.high / interval.low)
+    for more in (0.0, 0.1, 0.2):  # by which the percentile of one process is above the other's
+        loads = 1 / (1 - more), 1 / (1 + more)
+        middle = [Probe(rate=90.0, num=50_000, effect=4.0, load=load, verdict=U) for load in loads]
+        low, high, _ = rate_interval([*probes(1 / 1.2, 1 / 0.8), *middle], 99)
+        widths.append(high / low)
     assert widths[0] < 1.1
     assert widths[0] < widths[1] < widths[2]
 
@@ -293,5 +270,5 @@ def test_probes_that_contradict_each_other_widen_the_interval():
     ],
 )
 def test_far_from_the_limit_single_probes_give_the_bounds(verdicts, bounds):
-    far = [Probe(rate=rate, num=1000, num_missed=0, effect=1.0, load=0.1, verdict=word) for rate, word in verdicts]
-    assert rate_bounds(far, 99)[:2] == bounds
+    far = [Probe(rate=rate, num=1000, effect=1.0, load=0.1, verdict=word) for rate, word in verdicts]
+    assert rate_interval(far, 99)[:2] == bounds

@@ -40,22 +40,18 @@ def work_of(cell: Cell) -> Cell:
 
 def probe_of(serving: Serving, server: Server) -> request_latencies.Probe:
     """Returns what one probe shows about the highest rate within the limit."""
-    verdict = serving.verdict or Verdict.unknown
-    num_missed = serving.num_missed or 0
     load = UNKNOWN_LOAD
+    if (serving.num_missed or 0) > (1 - server.percentile / 100) * serving.num_requests:
+        load = math.inf  # unless the percentile is known
     for quantile in serving.latencies:
         if quantile.percentile == server.percentile and quantile.seconds:
             load = 1e3 * quantile.seconds / server.latency_ms
-    has_grown = serving.ended_early is not None and verdict == Verdict.fails
-    if has_grown or (load == UNKNOWN_LOAD and num_missed > (1 - server.percentile / 100) * serving.num_requests):
-        load = math.inf
     return request_latencies.Probe(
         rate=server.rate,
         num=serving.num_requests,
-        num_missed=num_missed,
-        effect=serving.design_effect or math.inf,  # records of earlier releases have no design effect
+        effect=serving.design_effect or math.inf,
         load=load,
-        verdict=verdict,
+        verdict=serving.verdict or Verdict.unknown,
     )
 
 
@@ -75,7 +71,7 @@ class Capacity:
     what: str  # model, mode, data, and the place if there are several
     setting: str  # such as `fp32 openvino, batches of at most 8, 2 ms delay`
     probes: list[Probe]  # at least one, by rising rate
-    low: float | None  # see `request_latencies.rate_bounds`
+    low: float | None  # see `request_latencies.rate_interval`
     high: float | None
     # Whether several probes together give `low` and `high`, or probes with two seeds passed. It is false if most
     # processes were invalid.
@@ -155,7 +151,7 @@ def _capacity(job: Job, cells: Sequence[MeasuredCell]) -> Capacity | None:
     words = [job.setting(first), "one at a time" if batch == 1 else f"batches of at most {batch}"]
     words += [f"{server.max_delay_ms:g} ms delay"] if server.max_delay_ms else []
     words += [f"{server.workers} workers"] if server.workers > 1 else []
-    low, high, num_joined = request_latencies.rate_bounds([probe.seen for probe in ordered], server.percentile)
+    low, high, num_joined = request_latencies.rate_interval([probe.seen for probe in ordered], server.percentile)
     passed = [probe for probe in ordered if probe.seen.verdict == Verdict.passes and probe.seen.rate >= (low or 0)]
     is_repeated = low is None or len({probe.seed for probe in passed}) > 1
     is_sure = num_joined >= MIN_JOINED if num_joined else is_repeated

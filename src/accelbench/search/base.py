@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from accelbench.errors import Interrupted, UserError
 from accelbench.grid.plan import Planned, Prepared
 from accelbench.judging.verdict import why_disturbed
+from accelbench.lifeline import ending_as_ctrl_c
 from accelbench.presentation import counted, duration
 from accelbench.project import PLAN, shown
 from accelbench.schema import plan_file
@@ -79,7 +80,7 @@ def search_alone(
     """
     if context.options.repeats > 1 or any(cell.repeat for cell in cells):
         raise UserError(f"repeat, repeats: {what} decides the number of processes. Leave both settings out")
-    with context.alone():
+    with context.alone(), ending_as_ctrl_c():
         context.set_aside_plan()
         ready = context.prepare(cells)  # only these cells: the labels of earlier ones have numbers
         has_plan = (context.folder / PLAN).exists()

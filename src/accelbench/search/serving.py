@@ -1,35 +1,133 @@
-"""Finds the highest rate of requests within a latency limit, and its setting. Settings are probed at several rates."""
+"""Finds the highest rate of requests within a latency limit, and its setting. Settings are probed at several rates.
 
+A probe is a process that serves requests with one setting, at one rate, for a chosen time. `Candidate` chooses the
+probes. It uses neither records nor clocks, so tests can simulate whole searches.
+"""
+
+import math
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from rich.console import Console
 
 from accelbench.answers.process import Process
-from accelbench.answers.serving import Capacity, best_settings, capacities, probe_of, setting_of, work_of
+from accelbench.answers.serving import Capacity, capacities, probe_of, setting_of, work_of
 from accelbench.answers.words import disturbed_text
+from accelbench.errors import UserError
 from accelbench.grid.plan import Planned, Prepared
 from accelbench.isolation.hosts import Hosts
 from accelbench.judging.served import served_text
 from accelbench.judging.verdict import why_disturbed
-from accelbench.presentation import counted, duration, say, significant
+from accelbench.presentation import duration, say, significant
 from accelbench.project import shown
 from accelbench.report import read
 from accelbench.report.tables.table import Column, count, number, rendered, tabulate_known
 from accelbench.schema.cell import CHOSEN_SETTINGS, Cell, Server
 from accelbench.schema.measurement import Serving
 from accelbench.schema.record import Record
-from accelbench.schema.serialize import grouped
 from accelbench.schema.vocab import UNEXPECTED, Protocol, Status
 from accelbench.search.base import BaseSearch, search_alone
-from accelbench.search.rates import MAX_INVALID, Candidate
+from accelbench.serving.batcher import MAX_REQUESTS
 from accelbench.settings.config import SweepOptions
-from accelbench.stats.request_latencies import num_requests_for
+from accelbench.stats.request_latencies import (
+    MAX_LOAD,
+    MIN_JOINED,
+    Probe,
+    RateInterval,
+    num_requests_for,
+    rate_interval,
+)
 from accelbench.sweep.context import SweepContext
 
-FIRST_S = 2.0  # seconds of single requests, and then of all requests at once, to see what rates a setting can reach
+FIRST_S = 2.0  # seconds of all requests at once, to see what rates a setting can reach
 OVERHEAD_S = 3.0  # assumed seconds of a process besides its requests, until a process was measured
+MIN_S = 5.0  # shortest probe
+NUM_PROBES = 5  # the time is divided for this number of probes of the best setting
+FIRST_PART = 0.1  # share of the time for the first probe of a setting, which only gives a direction
+LONGER = 2.0  # maximum of a probe's duration divided by the longest earlier one, so that a long search can end early
+# Distance of a probe from the highest rate: the share `DISTANCE` of the way to the offline throughput. It is at least
+# `LEAST` and at most `MOST` of the rate. Above the rate, where waiting times vary more, it is multiplied by `ABOVE`.
+DISTANCE, LEAST, MOST, ABOVE = 0.2, 0.05, 0.3, 0.6
+TOLERANCE = 1.05  # the search ends if the upper bound, divided by the lower bound, is at most this
+OVERLOAD = 1.1  # multiple of the offline throughput at which the queue surely grows
+ROUNDED = 1.02  # multiple of the minimum seconds, since rates and seconds are rounded to three digits
+MAX_INVALID = 3  # a setting is given up after this number of invalid probes in a row (for example with late requests)
+
+
+@dataclass
+class Candidate:
+    """A setting in the search."""
+
+    item: Planned
+    offline: float  # requests/s if all requests are there at the start
+    num: int  # minimum number of requests of a probe
+    probes: list[Probe] = field(default_factory=list)
+    tried: list[float] = field(default_factory=list)  # rates of all processes
+    num_invalid: int = 0  # invalid processes in a row
+
+    @property
+    def interval(self) -> RateInterval:
+        """The interval of the highest rate within the limit."""
+        return rate_interval(self.probes, self.item.cell.server.percentile)
+
+    @property
+    def rate(self) -> float:
+        """An estimate of the highest rate within the limit. If there is no probe yet, it is the offline throughput."""
+        low, high, num_near = self.interval
+        if low and high and num_near:
+            return math.sqrt(low * high)
+        if not self.probes:
+            return self.offline
+        by_rate = sorted(self.probes, key=lambda probe: probe.rate)
+        near = [probe for probe in by_rate if probe.load <= 1][-1:] or by_rate[:1]
+        # 1 / percentile falls about linearly with the rate. It is 0 where the queue grows.
+        rate, load = near[0].rate, near[0].load
+        beyond = [(probe.rate, probe.load) for probe in by_rate if probe.rate > rate and probe.load > 1 >= load]
+        far_rate, far_load = beyond[0] if beyond else (max(self.offline, OVERLOAD * rate), math.inf)
+        return max(rate / 2, rate + (far_rate - rate) * (1 - load) / (1 - load / far_load))
+
+    @property
+    def is_close(self) -> bool:
+        low, high, _ = self.interval
+        return bool(low and high and high <= TOLERANCE * low and len(self.probes) >= MIN_JOINED)
+
+    def next(self, left_s: float) -> tuple[float, float] | None:
+        """Returns the rate and the seconds of the next probe. Returns None if it does not fit into `left_s`."""
+        if not self.probes:
+            rate = self.offline / 2
+            seconds = FIRST_PART * left_s
+        else:
+            rate = self._unsure_rate or self._other_side()
+            longest_s = max(probe.num / probe.rate for probe in self.probes)
+            seconds = min(left_s / max(1, NUM_PROBES - len(self.probes)), LONGER * longest_s)
+        seconds = max(min(seconds, MAX_REQUESTS / ROUNDED / rate), MIN_S, ROUNDED * self.num / rate)
+        return None if seconds > left_s else (float(f"{rate:.3g}"), float(f"{seconds:.3g}"))
+
+    @property
+    def _unsure_rate(self) -> float | None:
+        """The highest rate that kept the limit by far, if a rate surely fails, but none surely passes yet.
+
+        A longer probe at this rate gives a lower bound. On a busy machine, slow requests come in long clusters, so that
+        even a probe without misses may be too short for a sure pass.
+        """
+        low, high, _ = self.interval
+        if low is not None or high is None:
+            return None
+        return max((probe.rate for probe in self.probes if probe.load < 1 / MAX_LOAD), default=None)
+
+    def _other_side(self) -> float:
+        """Returns a rate just below or just above the estimate of the highest rate.
+
+        The rate is on the side on which fewer requests were sent. If no probe was near the limit, returns the estimate.
+        """
+        middle = self.rate
+        distance = min(max(DISTANCE * (self.offline - middle), LEAST * middle), MOST * middle)
+        near = [probe for probe in self.probes if 1 / MAX_LOAD < probe.load < MAX_LOAD]
+        if not near:
+            return middle
+        is_above = sum(probe.num * (probe.rate - middle) for probe in near) < 0
+        return middle + ABOVE * distance if is_above else middle - distance
 
 
 def search(cells: Sequence[Cell], options: SweepOptions, budget_s: float, console: Console, hosts: Hosts) -> int:
@@ -39,6 +137,8 @@ def search(cells: Sequence[Cell], options: SweepOptions, budget_s: float, consol
 
     Raises UserError: the search can't start or continue, and the user can solve the problem.
     """
+    if len({work_of(cell).key_without(CHOSEN_SETTINGS) for cell in cells}) > 1:
+        raise UserError("--serve: the cells differ in what they serve, or in its limit: search one network at a time")
     context = SweepContext.begin(cells, options, console, hosts, kind="serve")
     context.of_search = True
     return search_alone(context, cells, "--serve", lambda ready: _Search(context, ready, budget_s))
@@ -47,48 +147,35 @@ def search(cells: Sequence[Cell], options: SweepOptions, budget_s: float, consol
 class _Search(BaseSearch):
     """A search: its settings, and the records of their processes."""
 
+    overhead_s = OVERHEAD_S
+    is_done = False  # whether the best setting's rate is known
+
     def __init__(self, context: SweepContext, ready: Prepared, budget_s: float) -> None:
         super().__init__(context, ready, budget_s)
-        self.overhead_s, self.is_done = OVERHEAD_S, False
         self.candidates: list[Candidate] = []  # the settings that may be probed
-        # Settings that do the same work are searched together.
-        self.works = list(grouped(self.asked, lambda item: work_of(item.cell).key_without(CHOSEN_SETTINGS)).values())
 
     def race(self) -> None:
-        num = len(self.works)
-        self.is_done = all([self._race(items, num - i) for i, items in enumerate(self.works)])
-
-    def _race(self, items: Sequence[Planned], num_left: int) -> bool:
-        """Searches for the best of `items`, which do the same work. Returns whether the search finished.
-
-        The time left is divided equally among the `num_left` searches that are not finished.
-        """
-        ends_s = self.now() + (self.ends_s - self.now()) / num_left
-        racing = []
-        for item in items:
-            if (offline := self._offline(item, ends_s)) is not None:
-                racing.append(Candidate(item, offline, num_requests_for(item.cell.server.percentile)))
+        for item in self.asked:
+            if (offline := self._offline(item)) is not None:
+                candidate = Candidate(item, offline, num_requests_for(item.cell.server.percentile))
+                self.candidates.append(candidate)
                 for record in self._earlier(item).values():
-                    self._add(racing[-1], record)
-        self.candidates += racing
-        while left := [candidate for candidate in racing if candidate.num_invalid < MAX_INVALID]:
+                    self._add(candidate, record)
+        self.is_done = not self.candidates
+        while left := [candidate for candidate in self.candidates if candidate.num_invalid < MAX_INVALID]:
             best = max(left, key=lambda candidate: candidate.rate)
-            if best.is_close:
-                return True
-            ask = best.next(ends_s - self.now() - self.overhead_s)
-            if ask is None:
-                return False
+            ask = best.next(self.ends_s - self.now() - self.overhead_s)
+            self.is_done = best.is_close
+            if self.is_done or ask is None:
+                return
             rate, seconds = ask
             server = replace(best.item.cell.server, rate=rate, duration_s=seconds)
-            item = self._process(best.item, repeat=best.tried.count(rate), server=server)
-            self._add(best, self._measure(item, ends_s))
-        return not racing
+            self._add(best, self._measure(self._process(best.item, repeat=best.tried.count(rate), server=server)))
 
     def _add(self, candidate: Candidate, record: Record) -> None:
         server = record.cell.server
         serving = _serving(record)
         candidate.tried.append(server.rate)
-        candidate.longest_s = max(candidate.longest_s, server.duration_s)
         candidate.num_invalid += 1
         if serving is not None:
             candidate.probes.append(probe_of(serving, server))
@@ -107,25 +194,23 @@ class _Search(BaseSearch):
         self.records |= records
         return records
 
-    def _offline(self, item: Planned, ends_s: float) -> float | None:
+    def _offline(self, item: Planned) -> float | None:
         """Measures the requests/s if all requests are issued at the start.
 
-        Returns None if this can't be measured, or if even a single request takes longer than the limit.
+        Returns None if this can't be measured, or if even a lone request takes longer than the limit. A lone request
+        takes no less time than a request takes on average in full batches.
         """
         asked = item.cell.server
-        server = Server(duration_s=FIRST_S, workers=item.cell.server.workers)
-        single = self._process(item, protocol=Protocol.single_stream, batch_size=1, server=replace(server, workers=1))
-        serving = _serving(self._measure(single, ends_s))
-        for quantile in serving.latencies if serving else ():
-            if quantile.percentile <= asked.percentile and 1e3 * (quantile.low or 0.0) > asked.latency_ms:
-                took = f"took {significant(1e3 * (quantile.seconds or 0.0))} ms (p{quantile.percentile:g})"
-                self.context.say(
-                    f"{item.label}: no rate keeps the limit of {asked.latency_ms:g} ms: "
-                    f"even one request at a time {took}"
-                )
-                return None
-        serving = _serving(self._measure(self._process(item, protocol=Protocol.offline, server=server), ends_s))
-        return serving.served_per_s if serving else None
+        server = Server(duration_s=FIRST_S, workers=asked.workers)
+        serving = _serving(self._measure(self._process(item, protocol=Protocol.offline, server=server)))
+        if serving is None or not serving.served_per_s:
+            return None
+        alone_ms = 1e3 * asked.workers / serving.served_per_s
+        if alone_ms > asked.latency_ms:
+            took = f"a request takes at least {significant(alone_ms)} ms"
+            self.context.say(f"{item.label}: no rate keeps the limit of {asked.latency_ms:g} ms: {took}")
+            return None
+        return serving.served_per_s
 
     def _process(self, item: Planned, **changes: Any) -> Planned:
         """Plans a process. Its cell is the cell of `item` with the settings in `changes`."""
@@ -133,13 +218,13 @@ class _Search(BaseSearch):
         words = item.label.removeprefix(item.cell.label)
         return self.ready.process(cell, f"{cell.label}{words}-{cell.server.duration_s:g}s")
 
-    def _measure(self, item: Planned, ends_s: float) -> Record:
+    def _measure(self, item: Planned) -> Record:
         """Returns the record of `item`. Measures it if neither this search nor an earlier one in this folder did."""
         if item.record_name in self.records:  # settings may share a process
             return self.records[item.record_name]
         record = self.earlier([item]).get(item.record_name)
         if record is None:
-            left_s = ends_s - self.now()
+            left_s = self.ends_s - self.now()
             twice_s = 2 * (item.cell.server.duration_s + self.overhead_s)
             limit_s = max(twice_s, min(item.cell.timeout_s, left_s))
             record = self.session.measure(replace(item, cell=replace(item.cell, timeout_s=limit_s)), left_s)
@@ -159,15 +244,14 @@ class _Search(BaseSearch):
         folder = shown(self.context.folder)
         # Earlier searches count, as in the report. Answers about other work are left out.
         every = capacities(read.read(self.context.folder).cells)
-        mine = {
+        mine = [
             capacity.what for capacity in every if any(probe.process.name in self.records for probe in capacity.probes)
-        }
+        ]
         ours = [capacity for capacity in every if capacity.what in mine]
-        for best in best_settings(ours):
-            say(console, f"\n{best.what}: {best.sentence}")
-            of_work = [capacity for capacity in ours if capacity.what == best.what]
-            if (table := tabulate_known("", COLUMNS, of_work)) is not None:
-                console.print(rendered(table, console.width))
+        if ours:
+            say(console, f"\n{ours[0].what}: {ours[0].sentence}")
+        if (table := tabulate_known("", COLUMNS, ours)) is not None:
+            console.print(rendered(table, console.width))
         untried = [
             f"{candidate.item.label} ({significant(candidate.offline)})"
             for candidate in self.candidates
@@ -180,11 +264,9 @@ class _Search(BaseSearch):
             say(console, f"The curve of rate and latency: accelbench report {folder}")
         if not self.is_done:
             say(console, f"To go on: run the same command with out={folder}; it has a new budget")
-        num_lacking = len(self.works) - len({capacity.what for capacity in ours if capacity.low})
-        if self.works and num_lacking <= 0:
+        if any(capacity.low for capacity in ours):
             return 0
-        lacking = f"{num_lacking} of {counted(len(self.works), 'workload')}"
-        say(console, f"No rate is surely within the limit for {lacking}. The lines above have the reasons.")
+        say(console, "No rate is surely within the limit. The lines above have the reasons.")
         return 1
 
 

@@ -4,7 +4,7 @@ In a queue, requests that miss a limit come in clusters. LoadGen's rule treats m
 by this rule if the server is exactly at its limit. Only 1 % of them should pass. Here a run is divided into batches of
 successive requests. The numbers of misses in these batches are about independent (the method of batch means). The
 design effect is their variance divided by the variance of independent misses. If it is 3, 3,000 requests contain only
-as much information as 1,000 independent requests. A regression combines runs at several rates.
+as much information as 1,000 independent requests. A line through runs at several rates gives the rate at the limit.
 
 Times are int64, in ns. `scheduled` has the time when each request is due, in rising order. `done` has the time when
 each request was answered. If this time is below 0, the request had an error or no answer, and misses any limit. A
@@ -12,8 +12,7 @@ latency is `done` minus `scheduled`. There is at least one request. All function
 """
 
 import math
-from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
@@ -30,7 +29,6 @@ Bound = float | None
 RISK = 0.01  # risk of a sure pass, and of a sure fail, if the true percentile is exactly at the limit
 NUM_BATCHES = 20
 SHORTEST = 10  # requests in a batch: shorter batches do not show clusters, so clusters of this size are assumed
-LONG = 100  # requests in a batch that is longer than most clusters
 # Bounds of the correlation of successive batches. If the correlation is below the first, the 20 batches may be
 # independent, and nothing is corrected. A correction uses at most the second.
 RELATED, MOST_RELATED = 0.2, 0.8
@@ -42,12 +40,9 @@ MANY = 30
 CAREFUL = 1.25  # factor of the design effect, because an estimate from 20 batches may be too small
 FEWEST = 1.42  # factor of the number of independent requests: `CAREFUL`, and Student's t for 20 batches
 MIN_JOINED = 3  # probes that can give a sure answer together
-MAX_LOAD = 1.8  # percentile / limit, or limit / percentile; the regression does not fit probes with a larger ratio
-# Percent by which the share of misses rises if the rate rises by one percent: limits of the steepness.
-MIN_STEEPNESS, MAX_STEEPNESS = 1.0, 60.0
-OTHERS = (0.7, 1.4)  # the steepness is multiplied by these to widen the interval
-QUANTILE = 1.7  # standard errors; with `OTHERS`, at most 1 in 20 intervals of simulated searches misses the rate
-RATE_ERROR = 0.01  # relative error of the rates
+MAX_LOAD = 1.8  # percentile / limit, or limit / percentile; the line does not fit probes with a larger ratio
+OTHERS = (0.7, 1.4)  # the line's slope is multiplied by these to widen the interval
+QUANTILE = 2.1  # standard errors; with `OTHERS`, at most 1 in 20 intervals of simulated searches misses the rate
 NEVER = np.iinfo(np.int64).max  # latency of a request without an answer
 
 
@@ -103,14 +98,9 @@ class Run:
         allowed = 1 - percentile / 100
         rank = math.ceil(percentile / 100 * self.num) - 1
         effect = CAREFUL * self.effect(self.rising[rank])
-        # A limit below the lower bound is a sure fail. The upper bound is the lowest limit with a sure pass. If a long
-        # run has no sure pass, the share of requests beyond the percentile gives the upper bound.
-        nums = range(self.num + 1)
-        fewest = bisect_right(nums, allowed, key=lambda num: share_bounds(num / self.num, self.num, effect)[0])
-        most = bisect_left(nums, allowed, key=lambda num: share_bounds(num / self.num, self.num, effect)[1]) - 1
-        if most < 0 and self.num >= LONG * NUM_BATCHES:
-            most = self.num - 1 - math.ceil((1 - share_bounds(allowed, self.num, effect)[0]) * self.num)
-        return self._latency(rank), self._latency(self.num - fewest), self._latency(self.num - 1 - most)
+        few, many = share_bounds(allowed, self.num, effect)
+        low = math.floor((1 - many) * self.num) - 1
+        return self._latency(rank), self._latency(low), self._latency(math.ceil((1 - few) * self.num))
 
     def _latency(self, rank: int) -> Bound:
         is_known = 0 <= rank < self.num and self.rising[rank] < NEVER
@@ -168,105 +158,66 @@ class Probe:
 
     rate: float  # requests per second
     num: int  # number of requests
-    num_missed: int  # requests that missed the limit
     effect: float  # design effect of the share of misses; infinite: unknown
     load: float  # the percentile divided by the limit; infinite if too many requests have no answer
     verdict: Verdict
 
 
 class RateInterval(NamedTuple):
-    """The rate at which the percentile is at its limit, with a 95 % interval."""
+    """Bounds of the highest rate within the limit. None: the probes do not give this bound."""
 
-    rate: float
-    low: float
-    high: float
-    num: int  # probes that it was computed from
+    low: float | None
+    high: float | None
+    num: int = 0  # probes near the limit from which the bounds were computed; 0: single probes are the bounds
 
 
-def rate_at_limit(probes: Iterable[Probe], percentile: float) -> RateInterval | None:
-    """Estimates the highest rate within the limit, from probes at rates below and above it.
+def rate_interval(probes: Sequence[Probe], percentile: float) -> RateInterval:
+    """Returns the 95 % interval of the highest rate within the limit, if there are probes below and above it.
 
     The interval begins at or above every sure pass, and ends at or below every sure fail. This also holds for passes
-    and fails that are too far from the limit for the regression.
+    and fails that are far from the limit.
 
-    Returns None if all probes are on one side of the limit, or if they contradict each other.
+    If the probes give no interval, `low` is the second highest rate that surely passes, because the highest pass may be
+    luck. If only one rate surely passes, it is `low`. A pass at the lowest failing rate is ignored. `high` is the
+    lowest rate that surely fails. If a sure pass is above a sure fail, both are None, because a verdict is wrong, or
+    higher rates are not worse.
     """
-    # Near the limit, the logarithm of the share of misses rises about linearly with the logarithm of the rate. The
-    # slope (steepness) follows from the percentiles: 1 / percentile falls about linearly with the rate, and the share
-    # of misses is exponential in it (exactly so in an M/M/1 queue). The rate is the one at which the expected number of
-    # misses in all probes equals the observed number. The interval has the rates at which these numbers differ by less
-    # than `QUANTILE` standard errors. The errors contain the design effects, or the scatter of the probes if that is
-    # larger. Steepnesses multiplied by `OTHERS` widen the interval. A sure verdict does not need the regression, so it
-    # bounds the interval, too.
-    probes = list(probes)
+    passed = sorted(probe.rate for probe in probes if probe.verdict == Verdict.passes)
+    failed = [probe.rate for probe in probes if probe.verdict == Verdict.fails]
+    if (fitted := _fitted(probes, percentile)) is not None:
+        low, high, num = fitted
+        low = max([low, *passed])
+        high = min([high, *failed])
+        if low < high:
+            return RateInterval(low, high, num)
+    lowest_fail = min(failed, default=None)
+    if passed and lowest_fail is not None and passed[-1] > lowest_fail:
+        return RateInterval(None, None)
+    passed = [rate for rate in passed if rate != lowest_fail]
+    return RateInterval(passed[-2:][0] if passed else None, lowest_fail)
+
+
+def _fitted(probes: Sequence[Probe], percentile: float) -> tuple[float, float, int] | None:
+    """Fits a line to the probes near the limit. Returns the rates between which it crosses the limit, and their number.
+
+    Returns None if all probes are on one side of the limit, or if higher rates have lower percentiles.
+    """
+    # 1 / percentile falls about linearly with the rate (exactly so in an M/M/1 queue). The share of slower requests
+    # falls exponentially with the latency. So the percentile's relative error is the share's, divided by a logarithm.
     near = [probe for probe in probes if 1 / MAX_LOAD < probe.load < MAX_LOAD and probe.effect < math.inf]
-    sides = {probe.load > 1 for probe in near}
-    if len(sides) < 2 or len({probe.rate for probe in near}) < 2:
+    if len({probe.load > 1 for probe in near}) < 2 or len({probe.rate for probe in near}) < 2:
         return None
-    rates, nums, missed, effects, loads = np.array(
-        [(probe.rate, probe.num, probe.num_missed, probe.effect, probe.load) for probe in near]
-    ).T
+    rates, nums, effects, loads = np.array([(probe.rate, probe.num, probe.effect, probe.load) for probe in near]).T
+    allowed = 1 - percentile / 100
+    heights = 1 / loads - 1  # 0 at the limit
+    errors = np.sqrt(effects / (allowed * nums)) / -math.log(allowed) / loads
     weights = nums / nums.sum()
-    distances = rates - weights @ rates
-    slope = weights @ (distances / loads) / (weights @ distances**2)
+    middle = weights @ rates
+    distances = rates - middle
+    slope, height = np.polyfit(distances, heights, 1, w=np.sqrt(weights))
     if slope >= 0:
         return None
-    allowed = 1 - percentile / 100
-    steepness = min(max(MIN_STEEPNESS, math.log(allowed) * slope * (weights @ rates)), MAX_STEEPNESS)
-
-    def expected(rate: float, steepness: float) -> NDArray[np.float64]:
-        numbers: NDArray[np.float64] = nums * np.minimum(0.5, allowed * (rates / rate) ** steepness)
-        return numbers
-
-    def solved(steepness: float, errors: float) -> float:
-        """Returns the `rate` at which `missed - expected(rate, steepness)`, summed, is `errors` standard errors."""
-        low = min(rates) / 3
-        high = max(rates) * 3
-        for _ in range(40):
-            rate = math.sqrt(low * high)
-            expects = expected(rate, steepness)
-            if missed.sum() - expects.sum() < errors * math.sqrt(effects @ expects):
-                low = rate
-            else:
-                high = rate
-        return rate
-
-    rate = solved(steepness, 0.0)
-    expects = expected(rate, steepness)
-    between = float(np.sum((missed - expects) ** 2 / (effects * expects)) / (len(near) - 1))
-    errors = QUANTILE * math.sqrt(max(1.0, between))
-    low = min(solved(factor * steepness, -errors) for factor in OTHERS) * (1 - RATE_ERROR)
-    high = max(solved(factor * steepness, errors) for factor in OTHERS) * (1 + RATE_ERROR)
-    low = max([low, *_rates(probes, Verdict.passes)])
-    high = min([high, *_rates(probes, Verdict.fails)])
-    return RateInterval(min(max(rate, low), high), low, high, len(near)) if low < high else None
-
-
-def _rates(probes: Iterable[Probe], word: Verdict) -> list[float]:
-    return [probe.rate for probe in probes if probe.verdict == word]
-
-
-def sure_bounds(probes: Iterable[Probe]) -> tuple[float | None, float | None]:
-    """Returns the second highest rate that surely passes, and the lowest rate that surely fails.
-
-    The highest pass may be luck. The second highest is hardly luck, because a higher rate passed, too. If only one rate
-    surely passes, it is returned. A pass at the lowest failing rate is ignored. The first value is None if no rate
-    surely passes, and the second is None if no rate surely fails. If a sure pass is above a sure fail, both are None,
-    because a verdict is wrong, or higher rates are not worse.
-    """
-    probes = list(probes)
-    passed = _rates(probes, Verdict.passes)
-    high = min(_rates(probes, Verdict.fails), default=None)
-    if passed and high is not None and max(passed) > high:
-        return None, None
-    passed = sorted(rate for rate in passed if rate != high)
-    return passed[-2:][0] if passed else None, high
-
-
-def rate_bounds(probes: Sequence[Probe], percentile: float) -> tuple[float | None, float | None, int]:
-    """Returns bounds of the highest rate within the limit, and the number of probes that give them together.
-
-    If no probes give bounds together, the bounds come from single probes, and the number is 0.
-    """
-    joined = rate_at_limit(probes, percentile)
-    return (*sure_bounds(probes), 0) if joined is None else (joined.low, joined.high, joined.num)
+    scatter = np.sum(((height + slope * distances - heights) / errors) ** 2) / (len(near) - 1)
+    error = QUANTILE * math.sqrt(weights**2 @ errors**2 * max(1.0, scatter))
+    ends = [middle - (height + shift) / (slope * other) for shift in (-error, error) for other in OTHERS]
+    return (min(ends), max(ends), len(near)) if min(ends) > 0 else None
