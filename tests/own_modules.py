@@ -43,11 +43,6 @@ class NoSize(pl.LightningDataModule):
         return DataLoader(samples(), 8)
 
 
-class Several(Data):
-    def train_dataloader(self):
-        return {"a": super().train_dataloader(), "b": super().train_dataloader()}
-
-
 class Lit(pl.LightningModule):
     """AdamW with a schedule and label smoothing."""
 
@@ -185,15 +180,9 @@ def sets_precision(self, *args):
     torch.set_float32_matmul_precision("medium")
 
 
-def returns_none(*batches):
-    """Returns no loss for these batches of an epoch, which has 5."""
-    return made(Lit, training_step=lambda self, *args: None if args[1] in batches else Lit.training_step(self, *args))
-
-
 Stops = made(Lit, on_train_batch_end=stop)
 Sets = made(Lit, on_fit_start=sets_precision)  # where Lightning's users do
 SetsLater = made(Lit, on_train_batch_start=lambda self, batch, index: sets_precision(self) if index == 2 else None)
-ReturnsNone, ReturnsNothing = returns_none(3), returns_none(0, 1, 2, 3, 4)
 Predicts = made(Lit, predict_step=lambda self, batch, batch_idx: self(batch[0]).softmax(-1))
 PredictsEncoded = made(Lit, predict_step=lambda self, batch, batch_idx: self(batch.inputs))
 Pools = made(Lit, predict_step=lambda self, batch, batch_idx: self(batch[0]).mean(0, keepdim=True))

@@ -105,7 +105,6 @@ class GoalRun:
     def interval_of(self, batches: Iterator[Item]) -> Iterator[Item]:
         """Yields batches until the next evaluation. `batches` iterates over the batches of all epochs."""
         for batch in islice(batches, self.next_end() - self.num_calls):
-            self.num_calls += 1
             yield batch
             if self.ends_now():
                 return
@@ -115,7 +114,8 @@ class GoalRun:
         return next(self._ends)
 
     def ends_now(self) -> bool:
-        """Is true if the training must end after this step because there is no time for a further step."""
+        """Counts a step that has ended. Returns whether the training must end now, because there is no more time."""
+        self.num_calls += 1
         return self.cell.devices == 1 and not self.is_whole and self.is_late()
 
     @property

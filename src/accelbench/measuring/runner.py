@@ -22,6 +22,8 @@ Now = Callable[[], float]
 Compiles = tuple[int, float]
 
 
+# The phases of a step's computation.
+COMPUTATION = (Phase.forward, Phase.backward, Phase.optimizer)
 # Fields of `Timing` that are no fields of `Measurement`.
 TIMING_ONLY = ("compiled_in_steady_state", "num_steady_steps")
 
@@ -80,7 +82,7 @@ Clock = Generator[Ask, Ran, Result]
 
 
 class Marks:
-    """Times the phases of one step. The step begins when this object is created. `mark` is called when a phase ends."""
+    """Times the phases of one step. The step begins when this object is created."""
 
     def __init__(self, stamps: Stamps, now: Now) -> None:
         self._stamps, self._now = stamps, now
@@ -89,14 +91,14 @@ class Marks:
         self._start = stamps.stamp()
 
     def mark(self, phase: Phase) -> None:
-        self._marks.append((phase, self._stamps.stamp()))
+        """Marks the end of a phase.
 
-    def mark_inside(self, phase: Phase) -> None:
-        """Marks the end of a phase of the computation.
-
-        If the device records a step and then runs it as a whole (`Stamps.fused`), the phase is `trace`: the recording.
+        If the device records a step and then runs it as a whole (`Stamps.fused`), a phase of the computation is
+        `trace`: the recording.
         """
-        self.mark(Phase.trace if self._stamps.fused else phase)
+        if self._stamps.fused and phase in COMPUTATION:
+            phase = Phase.trace
+        self._marks.append((phase, self._stamps.stamp()))
 
     def launched(self) -> None:
         """Marks that the computation was launched. If the step is fused, waits until the recorded step has run."""
@@ -333,7 +335,7 @@ class Runner:
         self.ranks.begin(1)
         unmarked = step.mark
         marks = Marks(stamps, self.now)
-        step.mark = marks.mark_inside
+        step.mark = marks.mark
         try:
             batch = step.fetch()
             marks.mark(Phase.data_wait)

@@ -10,7 +10,7 @@ from accelbench.errors import UserError
 from accelbench.judging.verdict import judge
 from accelbench.schema.cell import Target
 from accelbench.schema.vocab import Protocol, Span
-from engines.lightning.test_module_run import _forget, lit_cell, pytestmark  # noqa: F401
+from engines.lightning.test_user_modules import _forget, lit_cell, pytestmark  # noqa: F401
 
 
 def cell_to_goal(module="Validates", **target):
@@ -47,7 +47,7 @@ def test_its_own_validation_says_when_it_arrived(tmp_path, monkeypatch, target, 
     ("module", "has_loader", "problem"),
     [
         ("Lit", True, "target.metric=score: model.target=own_modules.Lit logs "),
-        ("Validates", False, "data.target=own_modules.Data: has no val_dataloader, which protocol=target needs"),
+        ("Validates", False, "Lightning ran no validation, which protocol=target needs: define val"),
     ],
 )
 def test_what_it_lacks_is_named(tmp_path, monkeypatch, module, has_loader, problem):

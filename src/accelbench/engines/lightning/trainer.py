@@ -1,25 +1,46 @@
-"""Creates Lightning's Trainer for each kind of device and each precision."""
+"""Creates Lightning's Trainer for each kind of device and each precision, and measures a cell inside its loop.
+
+A step lasts from the end of one batch to the end of the next batch. So it includes all work of the loop for a batch.
+"""
 
 import importlib
 import logging
+import time
 import warnings
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from functools import partial
 from typing import Any
 
 from lightning_fabric.accelerators import XLAAccelerator
 from pytorch_lightning.plugins.precision.xla import XLAPrecision
+from pytorch_lightning.profilers import Profiler
 from torch import nn
 
-from accelbench.engines.lightning.timed_loop import NEVER
 from accelbench.engines.pytorch.backends import Backend
 from accelbench.engines.pytorch.global_state import new_tensors_in
 from accelbench.engines.pytorch.precision import STORED_DTYPES, cast_module, cast_tensor, step_context, stored_in
 from accelbench.engines.pytorch.structure import mapped
-from accelbench.schema.vocab import Precision
+from accelbench.errors import UserError
+from accelbench.measuring.runner import Ask, Marks, Ran
+from accelbench.schema.vocab import Phase, Precision
 
 HALF = {Precision.fp16: "16-true", Precision.bf16: "bf16-true"}
 MIXED = {Precision.fp16_mixed: "16-mixed", Precision.bf16_mixed: "bf16-mixed"}
+NEVER = 2**62  # a number of batches that no loop reaches
+ENDED = "Lightning's loop ended too early: it got no batch (lower batch_size), or the module set trainer.should_stop"
+NOT_VALIDATED = "Lightning ran no validation, which protocol=target needs: define validation_step and val_dataloader"
+EVALUATE = Ask()  # a clock yields it to run a validation instead of steps
+# The last part of the name of an action that Lightning profiles -> the phase of a step.
+PHASES = {
+    "train_dataloader_next": Phase.data_wait,
+    "predict_next": Phase.data_wait,
+    "batch_to_device": Phase.copy_in,
+    "training_step": Phase.forward,
+    "predict_step": Phase.forward,
+    "backward": Phase.backward,
+    "optimizer_step": Phase.optimizer,
+}
 
 
 def hush_lightning() -> None:
@@ -38,8 +59,8 @@ def hush_lightning() -> None:
 def trainer_for(package: str, precision: Precision, backend: Backend, **settings: Any) -> Any:
     """Creates a Trainer for the device and the precision.
 
-    `package` is `pytorch_lightning` or `lightning.pytorch`. The Trainer runs a validation only when `IntervalHooks`
-    sets the Trainer's attribute `val_check_batch`.
+    `package` is `pytorch_lightning` or `lightning.pytorch`. The Trainer runs a validation only when `LoopHooks` sets
+    the Trainer's attribute `val_check_batch`.
     """
     lightning = importlib.import_module(package)
     kind = backend.torch_type
@@ -115,3 +136,156 @@ class _OnXla(XLAPrecision):  # type: ignore[misc]
         return new_tensors_in(self._desired_dtype)
 
     module_init_context = tensor_init_context
+
+
+class Endless:
+    """The batches of a loader, which starts again when it has no more batches."""
+
+    def __init__(self, loader: Iterable[Any]) -> None:
+        self.loader = loader
+
+    def __len__(self) -> int:
+        return NEVER
+
+    def __iter__(self) -> Iterator[Any]:
+        has_batch = True
+        while has_batch:
+            has_batch = False
+            for batch in self.loader:
+                has_batch = True
+                yield batch
+
+
+class Stopped(BaseException):
+    """Ends Lightning's loop after the measurement. Lightning then runs its teardown, but not the epoch-end hooks."""
+
+
+class PhaseProfiler(Profiler):  # type: ignore[misc]
+    """Marks the phases of a step. Lightning calls `start` and `stop` around its actions, which may be nested."""
+
+    marks: Marks | None = None  # None while no phases are timed
+
+    def begin(self, marks: Marks) -> None:
+        self.marks = marks
+        self.running = [Phase.framework]
+
+    def start(self, action_name: str) -> None:
+        if self.marks is not None and (phase := PHASES.get(action_name.rpartition(".")[2])):
+            self.marks.mark(self.running[-1])
+            self.running.append(phase)
+
+    def stop(self, action_name: str) -> None:
+        if self.marks is not None and action_name.rpartition(".")[2] in PHASES:
+            self.marks.mark(self.running.pop())
+
+
+class LoopHooks:
+    """Runs and times steps. A step is one batch of Lightning's loop.
+
+    `cell_run.conduct()` returns the clock, a generator. The clock yields how many steps to run, and gets their times.
+    The first rank (process) tells the other ranks how many batches to run.
+    """
+
+    def __init__(self, cell_run: Any) -> None:
+        self.cell_run = cell_run
+        self.clock = cell_run.conduct()
+        self.profiler = PhaseProfiler()
+        self.num_steps = 0  # steps that have ended
+        self.outputs: Any = None  # outputs of the last step
+        self.ask = Ask()
+        self.is_over = False
+        self._within = ExitStack()
+
+    def drive(self, loop: Callable[[], object]) -> None:
+        """Runs Lightning's loop until everything was measured."""
+        try:
+            loop()
+        except BaseException as error:
+            # After the end of the clock, the measurement is complete. Later errors, as in a user's hook, are ignored.
+            if not self.is_over:
+                self._leave()
+                try:
+                    self.clock.throw(error)  # the clock may handle the error: some steps are optional
+                except StopIteration:
+                    self.is_over = True
+        if not self.is_over:
+            raise UserError(ENDED)
+
+    # Hooks that Lightning calls.
+
+    def on_train_start(self, trainer: Any, module: Any) -> None:
+        self.trainer = trainer
+        self._advance(None)
+
+    def on_train_batch_start(self, trainer: Any, module: Any, batch: Any, batch_idx: int) -> None:
+        if self.ask is EVALUATE:
+            raise UserError(NOT_VALIDATED)
+        self.cell_run.begin_batch(batch, batch_idx)
+        if self.ask.within is not None:
+            self._within.enter_context(self.ask.within)
+
+    on_predict_start, on_predict_batch_start = on_train_start, on_train_batch_start
+
+    def on_train_batch_end(self, trainer: Any, module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
+        self.num_steps += 1
+        self._left -= 1
+        if self.cell_run.ends_now() or not self._left:
+            self._end(outputs)
+
+    def on_predict_batch_end(self, trainer: Any, module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
+        self.cell_run.backend.end_step()
+        self.on_train_batch_end(trainer, module, outputs, batch, batch_idx)
+
+    def on_validation_end(self, *_: Any) -> None:
+        self.trainer.val_check_batch = NEVER
+        self._end(None)
+
+    # Helpers of the hooks.
+
+    def _advance(self, ran: Ran | None) -> None:
+        """Gives the clock the measured times `ran`, and prepares what the clock asks for next.
+
+        Raises Stopped at the end of the measurement. After an evaluation, lets the Trainer end its loop itself, because
+        it first sets the layers to the modes of training again.
+        """
+        try:
+            ask = self.clock.send(ran)
+        except StopIteration:
+            self.is_over = True
+            if self.ask is not EVALUATE:
+                raise Stopped from None
+            self.trainer.should_stop = True
+            return
+        self.ask = ask
+        if ask is EVALUATE:
+            self.trainer.val_check_batch = 1  # the Trainer validates after every `val_check_batch` batches
+        else:
+            self._asked = self._left = self.cell_run.ranks.begin(ask.num_steps)
+            if not self._left:  # the first rank has ended the measurement
+                self.is_over = True
+                raise Stopped
+        if ask.stamps is not None:
+            self.profiler.begin(Marks(ask.stamps, time.perf_counter))
+        self._start_s = time.perf_counter()
+
+    def _end(self, outputs: Any) -> None:
+        """Sends the times of the finished steps to the clock, and begins the next steps."""
+        launched_s = time.perf_counter()
+        marks, cell_run = self.profiler.marks, self.cell_run
+        if marks is not None:
+            marks.launched()
+            ran = marks.end()
+            cell_run.ranks.end()
+        else:
+            cell_run.wait_for_ranks()
+            seconds = time.perf_counter() - self._start_s
+            num_samples = cell_run.samples_between(self.num_steps - self._asked, self.num_steps)
+            ran = Ran(seconds, num_samples, launched_s - self._start_s)
+        self.outputs = outputs
+        self._leave()
+        self._advance(ran)
+
+    def _leave(self) -> None:
+        """Leaves the contexts of the step."""
+        self._within.close()
+        self.profiler.marks = None

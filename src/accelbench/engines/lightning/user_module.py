@@ -2,7 +2,7 @@
 
 import importlib
 import inspect
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from functools import partial
 from typing import Any
@@ -10,14 +10,13 @@ from typing import Any
 import torch
 from torch import nn
 
-from accelbench.engines.lightning.timed_loop import NEVER
+from accelbench.engines.lightning.trainer import Endless
 from accelbench.engines.pytorch.global_state import seed_generators
-from accelbench.engines.pytorch.own_batches import counted
-from accelbench.engines.pytorch.structure import copied, num_rows, varied
+from accelbench.engines.pytorch.structure import copied, varied
 from accelbench.engines.targets import check_call, import_path, lightning_package
 from accelbench.errors import UnsupportedError, UserError
 from accelbench.schema.cell import Cell
-from accelbench.schema.vocab import Mode, Phase
+from accelbench.schema.vocab import Mode
 
 MODULE, DATA = "LightningModule", "LightningDataModule"
 # Method that makes a loader for inference, the preferred one first -> the stage to pass to `setup`.
@@ -29,158 +28,63 @@ INFERENCE_LOADERS = {
 }
 
 
-class CountedLoader:
-    """Wraps the user's loader. Counts the samples of each batch, and checks their number.
-
-    If `model.samples` is set, this function of the user counts the samples. Otherwise, each row of the batch's first
-    tensor is a sample. A batch must have `cell.batch_size` samples. If an epoch has several batches, the last one may
-    have fewer.
-
-    If `endless`, this class restarts the loader when it has no more batches. Otherwise Lightning restarts the loader
-    for the next epoch. `flag` is the setting that defines the loader. Messages begin with it.
-    """
-
-    def __init__(self, loader: Any, cell: Cell, flag: str, mark: Callable[[Phase], None], *, endless: bool) -> None:
-        self.loader = loader
-        self.flag = flag
-        self.mark = mark
-        self.endless = endless
-        self.batch_size = cell.batch_size
-        self.count_samples = import_path("model.samples", cell.model.samples) if cell.model.samples else None
-        self.sizes: list[int] = []  # samples of each batch, in order
-        self.last: Any = None  # the last batch that the loader returned
-        self.num_of_epoch = 0  # samples of the last complete epoch; 0 before the end of the first one
-        self._first = 0  # index in `sizes` of the epoch's first batch
-        self._batches: Iterator[Any] | None = None
-
-    def __getattr__(self, name: str) -> Any:
-        if name == "loader":  # it is not set yet, as in a copy
-            raise AttributeError(name)
-        return getattr(self.loader, name)  # Lightning uses some attributes, such as the sampler
-
-    def __len__(self) -> int:
-        return NEVER if self.endless else len(self.loader)
-
-    def __iter__(self) -> "CountedLoader":
-        # The user's loader is started at the first batch, not here. Lightning also calls `iter` as a test, and each
-        # `iter` of a DataLoader draws a random number.
-        self._batches = None
-        return self
-
-    def __next__(self) -> Any:
-        self.mark(Phase.framework)
-        batch = self._following()
-        self._count(batch)
-        self.last = batch
-        self.mark(Phase.data_wait)
-        return batch
-
-    def _following(self) -> Any:
-        """Returns the next batch of the user's loader. If `endless`, restarts the loader after its last batch."""
-        if self._batches is not None:
-            try:
-                return next(self._batches)
-            except StopIteration:
-                if not self.endless:
-                    raise
-        self.num_of_epoch = sum(self.sizes[self._first :])
-        self._first = len(self.sizes)
-        self._batches = iter(self.loader)
-        try:
-            return next(self._batches)
-        except StopIteration:
-            raise UserError(f"{self.flag}: its loader returned no batch in an epoch: lower batch_size") from None
-
-    def _count(self, batch: Any) -> None:
-        """Counts the samples of a batch. Raises UserError if the count fails, or if the batch has a wrong size.
-
-        A batch must have `batch_size` samples. If an epoch has several batches, the last one may have fewer.
-        """
-        num = num_rows(batch) if self.count_samples is None else counted("model.samples", self.count_samples, batch)
-        is_first = len(self.sizes) == self._first
-        if not is_first and self.sizes[-1] != self.batch_size:  # a short batch was not the last one of the epoch
-            num = self.sizes[-1]
-        elif num == self.batch_size or (not is_first and 0 < num < self.batch_size):
-            self.sizes.append(num)
-            return
-        raise UserError(
-            f"{self.flag}: a batch has {num} samples, not batch_size={self.batch_size}. The module's loader should use "
-            "its batch_size (an argument or attribute). If a row is not a sample, set model.samples=pkg.count"
-        )
-
-
 class UserModule:
     """The user's LightningModule and its data. A `pytorch.engine.Run` uses this object as its workload and its task.
 
     Raises UserError if the user's class does not extend Lightning's class, or if it lacks a method that the cell needs.
     """
 
-    batches: CountedLoader  # set when Lightning asks for the loader
+    feed = None  # Lightning asks the user's code for the loader
+    module: Any = None  # the measured module
     batch_of_step: Any = None  # a batch in host memory, after the module's hooks: copies of the module run no hooks
-    feed = None  # the batches come from `batches`
-
-    module: Any = None
 
     def __init__(self, cell: Cell) -> None:
         self.cell = cell
         self.trains = cell.mode == Mode.train
         self.flag = f"model.target={cell.model.definition}"  # the name of the module in messages
 
+    def build(self) -> Any:
+        """Builds the measured module at the first call. Later calls build new modules, which have no Trainer."""
+        module = self._new_module()
+        if self.module is None:
+            self.module = module
+            self._begin()
+        elif module.state_dict().keys() != self.module.state_dict().keys():
+            raise UserError("a new module and the measured one have different weights: make all layers in __init__")
+        return module
+
     def _begin(self) -> None:
-        """Builds the measured module and its data, and finds the loader.
+        """Builds the data, and finds the loader. In inference, makes the loader endless.
 
         Raises UserError if no method makes a loader. Raises UnsupportedError if `training_step` fetches batches itself.
         """
-        self.module = self._new_module()
         self.package = lightning_package(type(self.module), MODULE) or ""
         target = self.cell.data.target
         self.data = None if target is None else self._new_data(target)
-        self.owner, self.owner_flag = self.module, self.flag  # the object that has the loader
+        # The object that has the loader, and its name in messages.
+        self.owner, self.owner_flag = self.module, self.flag
         if self.data is not None:
             self.owner = self.data
             self.owner_flag = f"data.target={target}"
         self.loader = self._loader_name()
-        self.make_loader = getattr(self.owner, self.loader)
         self.predicts = self._overrides(self.module, "predict_step")
-        if not self.trains and not self.predicts:
-            self.module.predict_step = partial(_forward, self.module)
-        elif self.trains and "dataloader_iter" in inspect.signature(self.module.training_step).parameters:
-            raise UnsupportedError("training_step(dataloader_iter) fetches batches itself: use training_step(batch)")
-
-    def count_batches(self, mark: Callable[[Phase], None]) -> None:
-        """Wraps the user's loader in a CountedLoader, and makes Lightning use the wrapper.
-
-        The CountedLoader calls `mark` at the end of a phase, such as the wait for a batch.
-        """
+        if self.trains:
+            if "dataloader_iter" in inspect.signature(self.module.training_step).parameters:
+                raise UnsupportedError(
+                    "training_step(dataloader_iter) fetches batches itself: use training_step(batch)"
+                )
+            return
+        make_loader = getattr(self.owner, self.loader)
         stage = INFERENCE_LOADERS[self.loader]
 
-        def loader() -> CountedLoader:
-            if not self.trains and stage != "predict":
+        def endless() -> Endless:
+            if stage != "predict":
                 self.owner.setup(stage)
-            unwrapped = self.make_loader()
-            if isinstance(unwrapped, dict | list | tuple) or type(unwrapped).__name__ == "CombinedLoader":
-                raise UnsupportedError(f"{self.owner_flag}: {self.loader} returns several loaders: return one")
-            self.batches = CountedLoader(unwrapped, self.cell, self.owner_flag, mark, endless=not self.trains)
-            return self.batches
+            return Endless(make_loader())
 
-        setattr(self.owner, "train_dataloader" if self.trains else "predict_dataloader", loader)
-
-    def check_validates(self) -> None:
-        """Raises UserError if `val_dataloader` or `validation_step` is missing. `protocol=target` needs both."""
-        of_loader = (self.owner, "val_dataloader", self.owner_flag)
-        for owner, name, flag in (of_loader, (self.module, "validation_step", self.flag)):
-            if not self._overrides(owner, name):
-                raise UserError(f"{flag}: has no {name}, which protocol=target needs: define it")
-
-    def build(self) -> Any:
-        """Builds the measured module at the first call. Later calls build new modules, which have no Trainer."""
-        if self.module is None:
-            self._begin()
-            return self.module
-        module = self._new_module()
-        if module.state_dict().keys() != self.module.state_dict().keys():
-            raise UserError("a new module and the measured one have different weights: make all layers in __init__")
-        return module
+        self.owner.predict_dataloader = endless
+        if not self.predicts:
+            self.module.predict_step = partial(_forward, self.module)
 
     @property
     def task(self) -> "UserModule":
