@@ -35,7 +35,3 @@ class BaseBackend:
     def device_name(self) -> str | None:
         """Returns the name of the hardware. Returns None if the framework does not report it."""
         return None
-
-    def changed(self) -> list[str]:
-        """Reads the framework's settings. Returns sentences about settings that changed during the measurement."""
-        return []

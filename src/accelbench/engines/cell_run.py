@@ -91,7 +91,7 @@ class CellRun:
         self.operators: list[Operator] = []
         self.defects: list[str] = []
         self.output: ObservedOutput | None = None  # an output of the network after its timed part
-        self.changes: list[str] = []  # settings of the framework that the user's code changed during the measurement
+        self.changes: list[str] = []  # sentences about settings and batches that the user's code changed
         self.resources: Resources | None = None
         self.known_work: Work | None = None
 
@@ -228,7 +228,6 @@ class CellRun:
         if cell.mode == Mode.generate:  # each step waits for the device inside `compute`
             self.timing.launch_s = []
         self.observations.training.num_steps = self.timing.num_steady_steps
-        self.changes += backend.changed()
         if self.fetches_inside:
             self.timing.data_s = []
         copies_inside = self.fetches_inside or self.copies_inside
@@ -257,7 +256,6 @@ class CellRun:
         else:
             timing.first_step_s = took.first_step_s
         timing.steady_boot_s = began_s, schedule.boot_s()
-        self.changes += self.backend.changed()
         num = self.feed.num_samples
         loss, accuracy = self.outcome(step, num) if self.trains else (None, None)
         self.epochs.append(

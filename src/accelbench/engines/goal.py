@@ -147,7 +147,6 @@ class GoalRun:
         """Ends an interval of training and begins an evaluation. The caller must first wait for the devices."""
         self.compile_s += run.backend.compiles()[1] - self._compiled_s
         self.begin(Span.evaluate)
-        run.changes += run.backend.changed()
         run.ranks.end()
         self.evaluation_began_s = self.now_s
 

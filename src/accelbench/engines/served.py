@@ -107,7 +107,6 @@ def serve(run: "CellRun", step: Step) -> None:
     _note_times(cell, timing, served)
     timing.stop = Stop.timeout if served.ended_early == TIME_LIMIT else None
     run.defects += served.defects
-    run.changes += run.backend.changed()
     rows = [getattr(served, row) for row in ROWS]
     digest = None if run.requests_path is None else write_times(rows, run.requests_path)
     run.step = step

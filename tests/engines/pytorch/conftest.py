@@ -3,16 +3,19 @@ import subprocess
 import sys
 
 import pytest
+import torch
 
-from accelbench.engines.pytorch import global_state
+from accelbench.engines.pytorch.precision import reset_settings, use_threads
 
 
 @pytest.fixture
 def state_as_before():
     """Restores PyTorch's global settings after the test."""
-    before = global_state.snapshot()
+    threads = torch.get_num_threads()
     yield
-    global_state.restore(before)
+    use_threads(threads)
+    torch.set_default_dtype(torch.float32)
+    reset_settings(allow_tf32=False)
 
 
 @pytest.fixture(scope="session")

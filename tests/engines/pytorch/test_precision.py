@@ -1,12 +1,36 @@
-"""The precision that ran, read from the weights of a network."""
+"""PyTorch's global settings, which the user's code may change."""
 
+import pytest
 import torch
-from torch import nn
 
-from accelbench.engines.pytorch.precision import Observer
+from accelbench.devices.cpu import usable_cores
+from accelbench.engines.pytorch import engine
+from accelbench.judging.verdict import judge
+from accelbench.schema.vocab import Protocol
+from engines.pytorch.test_batches import own_cell
+from marks import IGNORES_LIGHTNINGS_WARNINGS, slow
+
+pytestmark = [IGNORES_LIGHTNINGS_WARNINGS, pytest.mark.usefixtures("state_as_before")]
+THREE_STEPS = {"protocol": Protocol.steps, "warmup": 1, "steps": 3}
 
 
-def test_the_format_of_the_weights_is_that_of_most_numbers_not_of_the_largest_weight():
-    layers = nn.ModuleList([nn.Linear(40, 40), *(nn.Linear(30, 30).to(torch.bfloat16) for _ in range(4))])
-    assert Observer(layers).stored().dtype == torch.bfloat16
-    assert Observer(nn.ReLU()).stored() is None
+@pytest.mark.parametrize("what", ["newer", slow("cudnn"), slow("threads"), slow("deterministic"), slow("dtype")])
+def test_what_a_network_sets_while_it_is_built_does_not_hold_while_it_is_measured(tmp_path, what):
+    cell = own_cell("Sets", "two_inputs", args={"what": what}, **THREE_STEPS)
+    measurement = engine.run(cell, tmp_path)
+    assert judge(cell, measurement) is None
+    assert measurement.threads == usable_cores()
+    assert torch.backends.mkldnn.matmul.fp32_precision == torch.backends.cudnn.conv.fp32_precision == "ieee"
+    assert not torch.are_deterministic_algorithms_enabled()
+    assert torch.get_default_dtype() == torch.float32
+
+
+def test_a_network_that_changes_the_number_of_threads_in_a_step_is_in_doubt(tmp_path):
+    cell = own_cell("Sets", "two_inputs", args={"what": "threads", "when": "step"}, **THREE_STEPS)
+    changed = f"the user's code changed the number of threads from {usable_cores()} to {usable_cores() + 1}"
+    assert changed in engine.run(cell, tmp_path).warnings
+
+
+def test_a_network_that_makes_torch_multiply_in_a_coarser_format_is_invalid(tmp_path):
+    cell = own_cell("Sets", "two_inputs", args={"what": "matmul", "when": "step"}, **THREE_STEPS)
+    assert judge(cell, engine.run(cell, tmp_path)) == "asked for precision fp32, but tf32 ran"

@@ -26,11 +26,10 @@ from accelbench.engines.pytorch import zoo
 from accelbench.engines.pytorch.backends import Backend
 from accelbench.engines.pytorch.feed import Feed
 from accelbench.engines.pytorch.flops import busiest_of, count
-from accelbench.engines.pytorch.global_state import flush_denormals, new_tensors_in
 from accelbench.engines.pytorch.module import ImageTask, InferStep, Program
 from accelbench.engines.pytorch.network_and_data import workload_of
 from accelbench.engines.pytorch.outputs import NetworkOutputs
-from accelbench.engines.pytorch.precision import STORED_DTYPES, cast_tensor
+from accelbench.engines.pytorch.precision import STORED_DTYPES, cast_tensor, flush_denormals, new_tensors_in
 from accelbench.engines.pytorch.ranks import Ranks
 from accelbench.engines.pytorch.structure import mapped, tensors_in
 from accelbench.engines.pytorch.training import in_other_mode

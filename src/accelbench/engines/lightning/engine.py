@@ -28,11 +28,10 @@ from accelbench.engines.pytorch import engine, structure, zoo
 from accelbench.engines.pytorch.backends import Backend
 from accelbench.engines.pytorch.feed import DrawnFeed
 from accelbench.engines.pytorch.flops import Counter, not_counted
-from accelbench.engines.pytorch.global_state import new_tensors_in
 from accelbench.engines.pytorch.module import EpochStep, InferStep, Program, TestStep, TrainStep, new_optimizer
 from accelbench.engines.pytorch.outputs import INFERENCE_MODE, WITH_GRAD
 from accelbench.engines.pytorch.own_batches import counted
-from accelbench.engines.pytorch.precision import STORED_DTYPES, Observer
+from accelbench.engines.pytorch.precision import STORED_DTYPES, Observer, new_tensors_in
 from accelbench.engines.pytorch.ranks import Ranks
 from accelbench.engines.targets import import_path
 from accelbench.errors import UserError

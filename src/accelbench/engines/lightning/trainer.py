@@ -18,8 +18,14 @@ from pytorch_lightning.profilers import Profiler
 from torch import nn
 
 from accelbench.engines.pytorch.backends import Backend
-from accelbench.engines.pytorch.global_state import new_tensors_in
-from accelbench.engines.pytorch.precision import STORED_DTYPES, cast_module, cast_tensor, step_context, stored_in
+from accelbench.engines.pytorch.precision import (
+    STORED_DTYPES,
+    cast_module,
+    cast_tensor,
+    new_tensors_in,
+    step_context,
+    stored_in,
+)
 from accelbench.engines.pytorch.structure import mapped
 from accelbench.errors import UserError
 from accelbench.measuring.runner import Ask, Marks, Ran

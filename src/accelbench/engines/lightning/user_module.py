@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from accelbench.engines.lightning.trainer import Endless
-from accelbench.engines.pytorch.global_state import seed_generators
+from accelbench.engines.pytorch.precision import seed_generators
 from accelbench.engines.pytorch.structure import copied, varied
 from accelbench.engines.targets import check_call, import_path, lightning_package
 from accelbench.errors import UnsupportedError, UserError

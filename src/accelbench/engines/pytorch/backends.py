@@ -18,8 +18,7 @@ from torch.optim import Optimizer
 from accelbench.devices import cpu, packages
 from accelbench.devices.tpu import TORCH_TPU
 from accelbench.engines.backend import BaseBackend
-from accelbench.engines.pytorch import global_state
-from accelbench.engines.pytorch.global_state import HeldSettings
+from accelbench.engines.pytorch.precision import FULL, flush_denormals, reset_settings, use_threads
 from accelbench.engines.pytorch.ranks import Ranks
 from accelbench.engines.pytorch.structure import mapped, tensors_in
 from accelbench.errors import UnsupportedError
@@ -39,7 +38,8 @@ class Backend(BaseBackend):
     fused = False  # whether a step is recorded, compiled for each new shape of a batch, and run as a whole
     num_devices = 1  # the number of devices that computed parts of each batch
     flushes_denormals = False
-    held: HeldSettings | None = None  # the settings of the cell; None before they are set
+    allow_tf32 = False
+    num_threads: int | None = None  # of the cell; None if torch chooses it
 
     def __init__(self) -> None:
         self.count_compiles: Callable[[], Compiles] = compilations()
@@ -48,8 +48,9 @@ class Backend(BaseBackend):
         """Applies the settings of a cell to this process. `num_here` processes run the cell on this machine."""
         self.flushes_denormals = cell.options.flush_denormals
         if self.flushes_denormals:  # first: threads that PyTorch starts later inherit it
-            global_state.flush_denormals()
+            flush_denormals()
         self.use_threads(cell, num_here)
+        self.num_threads = torch.get_num_threads()
         self.prepare(allow_tf32=cell.precision == Precision.tf32)
 
     def use_threads(self, cell: Cell, num_here: int) -> None:
@@ -58,24 +59,27 @@ class Backend(BaseBackend):
         If the cell has several instances of the network, divides the threads among the instances.
         """
         num = cpu.usable_cores() // num_here if cell.threads is None else cell.threads
-        global_state.use_threads(max(1, num // cell.num_instances))
+        use_threads(max(1, num // cell.num_instances))
 
     def prepare(self, allow_tf32: bool) -> None:
         """Sets the global settings of PyTorch and of the device's library for one cell."""
-        global_state.restore(global_state.values_of_a_cell(allow_tf32=allow_tf32))
-        self.held = HeldSettings()
+        self.allow_tf32 = allow_tf32
+        reset_settings(allow_tf32=allow_tf32)
 
     def hold(self, dtype: torch.dtype) -> None:
         """Sets the global settings again before the first step, because the user's code may have changed them.
 
-        Makes `dtype` the default for new tensors. Later, `changed` compares the settings with those set here.
+        Makes `dtype` the default for new tensors.
         """
-        if self.held is not None:
-            self.held.again(dtype)
+        reset_settings(allow_tf32=self.allow_tf32)
+        torch.set_default_dtype(dtype)
+        if self.num_threads is not None:
+            use_threads(self.num_threads)
 
-    def changed(self) -> list[str]:
-        """Returns sentences about settings that changed after `hold`."""
-        return [] if self.held is None else self.held.changed()
+    def multiplies_coarsely(self) -> bool:
+        """Is true if the present settings make the device multiply fp32 matrices in a coarser format, such as TF32."""
+        library = "cuda" if self.torch_type == "cuda" else "mkldnn"
+        return torch._C._get_fp32_precision_getter(library, "matmul") not in (FULL, "none")
 
     def device(self) -> torch.device:
         """The device of the tensors."""
@@ -238,7 +242,7 @@ class Xla(Backend):
         if cell.threads is not None:
             raise UnsupportedError(f"threads={cell.threads}: XLA's threads can't be limited: use threads=null")
         if cell.device == Device.xla_cpu:
-            global_state.use_threads(1)  # torch itself only gathers batches; more threads would take cores from XLA
+            use_threads(1)  # torch itself only gathers batches; more threads would take cores from XLA
 
     def _join(self, ranks: Ranks) -> None:
         """Connects the processes. Must run before any tensor is on a device.
@@ -263,12 +267,8 @@ class Xla(Backend):
         super().hold(dtype)
         self.torch_xla.backends.set_mat_mul_precision("highest")
 
-    def changed(self) -> list[str]:
-        changes = super().changed()
-        now = self.torch_xla.backends.get_mat_mul_precision()
-        if now != "highest":
-            changes.append(f"the user's code changed torch_xla's matrix precision from highest to {now}")
-        return changes
+    def multiplies_coarsely(self) -> bool:
+        return bool(self.torch_xla.backends.get_mat_mul_precision() != "highest")
 
     def seed(self, number: int) -> None:
         """Seeds torch_xla's random generator. Without a seed, it starts from the same state in each process."""

@@ -5,7 +5,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
-from itertools import chain, islice, repeat
+from itertools import chain, repeat
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +25,6 @@ from accelbench.engines.pytorch.flops import (
     watched,
 )
 from accelbench.engines.pytorch.generate import GenerateWorkload
-from accelbench.engines.pytorch.global_state import new_tensors_in
 from accelbench.engines.pytorch.module import (
     EpochStep,
     InferStep,
@@ -39,24 +38,22 @@ from accelbench.engines.pytorch.outputs import NetworkOutputs, uncompiled
 from accelbench.engines.pytorch.precision import (
     STORED_DTYPES,
     Observer,
-    cast_module,
-    cast_tensor,
     check_normalises,
+    new_tensors_in,
     stored_in,
 )
 from accelbench.engines.pytorch.ranks import RankReport, Ranks, differences, digest, joined
-from accelbench.engines.pytorch.structure import copied, mapped
+from accelbench.engines.pytorch.structure import mapped
 from accelbench.engines.pytorch.weights import saved
 from accelbench.engines.served import powers_up_to
 from accelbench.errors import UnsupportedError, UserError
-from accelbench.measuring.checks import WEIGHTS, in_time
+from accelbench.measuring.checks import WEIGHTS
 from accelbench.measuring.runner import Clock
 from accelbench.measuring.schedule import NUM_INFER_EPOCHS, breakdown
 from accelbench.schema.cell import Cell, Options
 from accelbench.schema.measurement import Measurement, Observed, Work
 from accelbench.schema.vocab import Device, Library, Mode, Precision, Span
 
-NUM_RERUN, MAX_RERUN_S = 10, 5.0  # steps and seconds to train again on the CPU if a loss is not finite
 OF_DTYPES = re.compile("dtype|Double|Float|Half|scalar type")  # matches torch's errors about dtypes
 # Mistakes in names, imports and arguments: they fail on all devices, in all precisions.
 EVERYWHERE = (ImportError, SyntaxError, NameError, AttributeError, TypeError)
@@ -371,8 +368,6 @@ class Run(NetworkOutputs):
         observed, self.resources = joined(reports)
         loss = None if observed.loss is None else self.checked_loss(observed.loss)
         self.defects += differences(reports)
-        if self.diverged is not None and self.goal is None and self._diverges_by_rounding():
-            self.defects.append(f"{self.diverged}, but the loss of the first steps is finite in fp32")
         return replace(observed, loss=loss, work=self.work_of_step(self._work))
 
     def _work(self) -> Work:
@@ -389,38 +384,9 @@ class Run(NetworkOutputs):
         elif pins(self.cell, self.backend):
             yield "input copied from pinned memory"
 
-    def _diverges_by_rounding(self) -> bool:
-        """Is true if the loss diverges because of rounding.
-
-        Trains two new networks for some steps on the CPU, the first in the cell's precision and the second in fp32. If
-        only the loss in fp32 remains finite, rounding is the reason.
-        """
-        precision = self.cell.precision
-        if precision not in (Precision.fp16, Precision.bf16) or self.ranks.num > 1:
-            return False
-        try:
-            if in_time(lambda: self._is_finite(precision), MAX_RERUN_S):
-                return False
-            return in_time(lambda: self._is_finite(Precision.fp32), MAX_RERUN_S)
-        except Exception:  # on the CPU, torch may not train in this precision, or not in time
-            return False
-
-    def _is_finite(self, precision: Precision) -> bool:
-        """Trains a new network for `NUM_RERUN` steps on the CPU. Returns whether all losses are finite."""
-        dtype = STORED_DTYPES[precision]
-        with new_tensors_in(torch.float32):
-            network = cast_module(self.workload.build(), dtype).train()
-        optimizer = new_optimizer(self.cell.model, network)
-        task = self.workload.task_in(dtype)
-        for batch in islice(iter(self.feed), NUM_RERUN):
-            optimizer.zero_grad()
-            _, loss = task.train(network, mapped(copied(batch), lambda tensor: cast_tensor(tensor.cpu(), dtype)))
-            if not torch.isfinite(loss):
-                return False
-            loss.backward()
-            optimizer.step()
-        return True
-
     def warnings(self) -> Iterator[str]:
+        num = torch.get_num_threads()
+        if self.backend.num_threads not in (None, num):
+            yield f"the user's code changed the number of threads from {self.backend.num_threads} to {num}"
         if self.is_compiled:
             yield from options.compile_warnings(self.cell.options)

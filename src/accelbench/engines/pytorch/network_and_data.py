@@ -19,10 +19,9 @@ from accelbench.engines.pytorch import structure, zoo
 from accelbench.engines.pytorch.backends import Backend
 from accelbench.engines.pytorch.feed import DrawnFeed, Feed, feed_of
 from accelbench.engines.pytorch.generate import GenerateWorkload
-from accelbench.engines.pytorch.global_state import seed_generators
 from accelbench.engines.pytorch.module import ImageTask
 from accelbench.engines.pytorch.own_batches import OwnWorkload, TransformersWorkload
-from accelbench.engines.pytorch.precision import STORED_DTYPES
+from accelbench.engines.pytorch.precision import STORED_DTYPES, seed_generators
 from accelbench.engines.pytorch.ranks import Ranks
 from accelbench.engines.pytorch.structure import mapped
 from accelbench.engines.served import NUM_DRAWN

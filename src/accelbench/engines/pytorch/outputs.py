@@ -13,16 +13,17 @@ from torch import Tensor, nn
 from accelbench.engines.cell_run import CellRun
 from accelbench.engines.pytorch.backends import Backend
 from accelbench.engines.pytorch.flops import Counter, needs_gradients, watched
-from accelbench.engines.pytorch.global_state import (
-    DETERMINISTIC,
+from accelbench.engines.pytorch.module import InferStep
+from accelbench.engines.pytorch.precision import (
+    DTYPES,
+    STORED_DTYPES,
+    cast_module,
+    cast_tensor,
     flush_denormals,
     new_tensors_in,
-    restore,
+    reset_settings,
     seed_generators,
-    values_of_a_cell,
 )
-from accelbench.engines.pytorch.module import InferStep
-from accelbench.engines.pytorch.precision import DTYPES, STORED_DTYPES, cast_module, cast_tensor
 from accelbench.engines.pytorch.structure import arrays_in, copied, mapped, outer_rows, tensors_in
 from accelbench.engines.pytorch.training import TrainedNetwork, modes_of, set_modes
 from accelbench.errors import UnsupportedError
@@ -265,7 +266,7 @@ class NetworkOutputs(CellRun):
         network.train(self.trains)
         set_modes(network, state.modes)
         # The user's code may have changed global settings while it built the network.
-        restore({**values_of_a_cell(allow_tf32=False), DETERMINISTIC: 0})
+        reset_settings(allow_tf32=False)
 
         def run(batch: Any, seed: int) -> Output:
             seed_generators(seed)

@@ -12,9 +12,8 @@ from accelbench.engines.pytorch import structure, zoo
 from accelbench.engines.pytorch.architectures import TokenMaker
 from accelbench.engines.pytorch.backends import Backend
 from accelbench.engines.pytorch.feed import DrawnFeed, pins
-from accelbench.engines.pytorch.global_state import seed_generators
 from accelbench.engines.pytorch.module import Loss
-from accelbench.engines.pytorch.precision import STORED_DTYPES, cast_tensor
+from accelbench.engines.pytorch.precision import STORED_DTYPES, cast_tensor, seed_generators
 from accelbench.engines.pytorch.ranks import RANK_SEEDS, Ranks
 from accelbench.engines.pytorch.structure import is_same, mapped, tensors_in, varied
 from accelbench.engines.pytorch.training import Modeless

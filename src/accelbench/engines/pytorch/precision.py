@@ -1,11 +1,13 @@
-"""Sets the precision of a PyTorch network: dtypes and autocast. Observes the precision in which the network ran."""
+"""Sets the precision of a PyTorch network: dtypes, autocast and torch's global settings. Observes what really ran."""
 
-from collections import Counter
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+import random
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.amp.grad_scaler import GradScaler
@@ -13,7 +15,6 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.module import register_module_forward_hook
 
 from accelbench.engines.formats import FORMATS, word_for
-from accelbench.engines.pytorch.global_state import multiplies_in_tf32
 from accelbench.engines.pytorch.structure import tensors_in
 from accelbench.errors import UnsupportedError
 from accelbench.schema.ceilings import MIXED
@@ -26,6 +27,65 @@ DTYPES: dict[Precision, torch.dtype] = {word: getattr(torch, names.computed) for
 STORED_DTYPES: dict[Precision, torch.dtype] = {
     word: getattr(torch, formats.stored) for word, formats in FORMATS.items()
 }
+
+# The settings of the precision in which torch multiplies fp32 matrices: (library, operation).
+FP32_SETTINGS = [(library, operation) for library in ("cuda", "mkldnn") for operation in ("matmul", "conv", "rnn")]
+FULL, TF32 = "ieee", "tf32"  # values of these settings
+
+# PyTorch's advice to use its newer settings is silenced.
+warnings.filterwarnings("ignore", message="Please use the new API settings to control TF32")
+
+
+def reset_settings(*, allow_tf32: bool) -> None:
+    """Sets torch's global settings that affect speed or numbers, because the user's code may have changed them.
+
+    A GPU computes fp32 in TF32 only if `allow_tf32` is true. This includes convolutions, which PyTorch computes in TF32
+    by default. cuDNN does not search for its fastest algorithm, because two processes may find different ones.
+    """
+    # The older two settings come first: they set some of the others.
+    torch.set_float32_matmul_precision("high" if allow_tf32 else "highest")
+    torch.backends.cudnn.allow_tf32 = allow_tf32
+    for library, operation in FP32_SETTINGS:
+        torch._C._set_fp32_precision_setter(library, operation, TF32 if allow_tf32 and library == "cuda" else FULL)
+    torch.backends.cudnn.benchmark = False
+    torch.use_deterministic_algorithms(False)
+    if torch.get_default_device().type != "cpu":  # any call, even for the CPU, makes each later call of torch slower
+        torch.set_default_device("cpu")
+
+
+def use_threads(num: int) -> None:
+    """Sets PyTorch's number of CPU threads, unless it is `num` already."""
+    # Any call of `torch.set_num_threads` also forbids MKL to use fewer threads for small products, until the process
+    # ends. Training a small transformer takes 4 % longer after the call.
+    if torch.get_num_threads() != num:
+        torch.set_num_threads(num)
+
+
+def flush_denormals() -> None:
+    """Makes this thread compute with 0 instead of denormal numbers. Threads that it starts later do so, too.
+
+    Raises UnsupportedError if the CPU can't do that.
+    """
+    if not torch.set_flush_denormal(True):
+        raise UnsupportedError("flush_denormals=true: this CPU can't flush denormals: use flush_denormals=false")
+
+
+@contextmanager
+def new_tensors_in(dtype: torch.dtype) -> Iterator[None]:
+    """A context in which `dtype` is torch's default for new tensors."""
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(dtype)
+    try:
+        yield
+    finally:
+        torch.set_default_dtype(before)
+
+
+def seed_generators(seed: int) -> None:
+    """Seeds the random generators of Python, NumPy and torch on the host."""
+    random.seed(seed)
+    np.random.seed(seed)
+    torch.manual_seed(seed)
 
 
 def cast_tensor(tensor: Tensor, dtype: torch.dtype) -> Tensor:
@@ -112,14 +172,6 @@ class Observer:
         if self.result is None and results:
             self.result = results[0]
 
-    def stored(self) -> Tensor | None:
-        """Returns a weight whose dtype is the dtype of most of the network's weights, or None if it has none."""
-        weights = [weight for weight in self.network.parameters() if weight.is_floating_point() or weight.is_complex()]
-        sizes = Counter[torch.dtype]()
-        for weight in weights:
-            sizes[weight.dtype] += weight.numel()
-        return max(weights, key=lambda weight: sizes[weight.dtype], default=None)
-
     def observed(self, run: Any, **more: Any) -> Observed:
         """Returns the precision and the device that really ran. `more` contains additional fields of the result.
 
@@ -128,7 +180,8 @@ class Observer:
         self.handle.remove()  # it is still there if no such layer ran
         products = run.observations.products
         expected = FORMATS[run.cell.precision]
-        weights = self.stored()
+        numbers = [weight for weight in self.network.parameters() if weight.is_floating_point() or weight.is_complex()]
+        weights = max(numbers, key=Tensor.numel, default=None)  # the largest tensor stands for all
         stored = expected.stored if weights is None else real_format(weights)
         of_result = expected.computed if self.result is None else real_format(self.result)
         computed = products.ran_in(expected.computed) or of_result
@@ -140,7 +193,7 @@ class Observer:
         return Observed(
             device=run.backend.ran_on(kind),
             device_name=run.device_name(),
-            precision=word_for(stored, computed, tf32=kind == "cuda" and multiplies_in_tf32()),
+            precision=word_for(stored, computed, tf32=run.backend.multiplies_coarsely()),
             cudnn_benchmark=torch.backends.cudnn.benchmark if kind == "cuda" else None,
             **{"num_devices": 1, "threads": torch.get_num_threads(), **more},
         )

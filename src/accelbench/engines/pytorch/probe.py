@@ -19,8 +19,7 @@ from torch.nn import functional
 from accelbench.devices.cpu import has_fast_integers, usable_cores
 from accelbench.devices.registry import look
 from accelbench.engines.pytorch.backends import Backend, backend_for
-from accelbench.engines.pytorch.global_state import use_threads
-from accelbench.engines.pytorch.precision import DTYPES
+from accelbench.engines.pytorch.precision import DTYPES, use_threads
 from accelbench.schema.ceilings import TRUE_PRECISIONS, Ceilings
 from accelbench.schema.vocab import Device, Precision
 
