@@ -14,7 +14,7 @@ from accelbench.schema.vocab import Precision
 from accelbench.schema.workload import ModelSpec
 from accelbench.sinks.mlflow_fields import about, of_cells, of_process
 from accelbench.sweep import terminal
-from accelbench.sweep.context import SweepResult
+from accelbench.sweep.run import SweepResult
 from fakes import make_cell, make_options, make_record, make_trained, write_sweep
 
 TIMES = [11.4, 12.9, 11.9, 12.3, 11.1, None]

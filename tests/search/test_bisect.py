@@ -19,8 +19,7 @@ from accelbench.schema.record import read, write
 from accelbench.schema.serialize import read_json
 from accelbench.schema.vocab import Status
 from accelbench.search.bisect import checked_out, commits
-from accelbench.sweep.context import SweepContext
-from accelbench.sweep.session import Session
+from accelbench.sweep.session import Session, SweepContext
 from fakes import make_measurement, make_options, make_record
 
 NET = """{first}
@@ -164,6 +163,7 @@ def ends(repository, monkeypatch):
         return record
 
     monkeypatch.setattr(Session, "__enter__", lambda self: self)
+    monkeypatch.setattr(Session, "__exit__", lambda *_: None)
     monkeypatch.setattr(Session, "measure", measure)
     return ends
 

@@ -8,7 +8,7 @@ from accelbench.isolation.hosts import Hosts
 from accelbench.schema.vocab import Precision, Protocol
 from accelbench.search import largest_batch
 from accelbench.search.largest_batch import Tries
-from accelbench.sweep.context import SweepResult
+from accelbench.sweep.run import SweepResult
 from fakes import faulty_host, make_cell, make_measurement, make_options, make_record
 
 

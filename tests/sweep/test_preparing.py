@@ -11,7 +11,7 @@ from accelbench.cli import main
 from accelbench.data.arrays import read_manifest
 from accelbench.project import Workplace
 from accelbench.schema.workload import DataSpec
-from accelbench.sweep.context import prepare_missing
+from accelbench.sweep.session import prepare_missing
 
 # The data set
 

@@ -36,9 +36,9 @@ from accelbench.schema.serialize import grouped, read_json, write_json
 from accelbench.schema.vocab import SHARE_ONE_CPU, Device
 from accelbench.settings.config import ExecutorConfig, Retry
 from accelbench.sinks.delivery import Delivery
-from accelbench.sweep.context import SweepContext
 from accelbench.sweep.merge import Merged, merge_into
 from accelbench.sweep.run import stands
+from accelbench.sweep.session import SweepContext
 from accelbench.sweep.terminal import SweepProgress
 
 OF_NODE = ("nvidia-driver",)  # versions that may differ between nodes; nodes share all packages

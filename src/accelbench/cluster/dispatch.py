@@ -16,7 +16,6 @@ from accelbench.schema.record import Record
 from accelbench.schema.serialize import grouped
 from accelbench.settings.config import Executor, ExecutorConfig, SweepOptions
 from accelbench.sweep import run as local
-from accelbench.sweep.context import SweepResult
 
 
 def run(
@@ -26,8 +25,8 @@ def run(
     out: Path | None = None,
     *,
     hosts: Hosts,
-    show: Callable[[SweepResult], None] | None = None,
-) -> SweepResult:
+    show: Callable[[local.SweepResult], None] | None = None,
+) -> local.SweepResult:
     """Does the same as `sweep.run.run`. But if `options` name a cluster, jobs of the cluster measure the cells.
 
     Raises UserError: some cells have no record.

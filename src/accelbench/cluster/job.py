@@ -18,8 +18,7 @@ from accelbench.schema.cell import Cell
 from accelbench.schema.serialize import load, read_json
 from accelbench.schema.vocab import UNEXPECTED
 from accelbench.settings.config import SweepOptions
-from accelbench.sweep.context import SweepContext
-from accelbench.sweep.session import Session
+from accelbench.sweep.session import Session, SweepContext
 
 # A scheduler sends a signal to all processes of a job at once. If the signal ended a cell's process, it also reaches
 # this process within this time.

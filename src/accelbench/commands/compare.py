@@ -140,7 +140,7 @@ def _measure(names: list[str], chosen: Namespace, terms: "Terms", console: Conso
         have = f"all {len(runs.cells)} processes have their records in {project.shown(result.folder)}"
         say(console, f"{have}, so nothing is measured. To measure again, give a different out=")
     interleaved.save_comparison(runs, (names[0], names[1]), result.records, result.folder)
-    result.check_request(is_shown=True)
+    result.check_request()
     if result.num_unexpected:  # a failure decides the exit status
         terms = replace(terms, max_slower=None)
     status = comparison.answer(*interleaved.load_comparison(result.folder), terms, console)

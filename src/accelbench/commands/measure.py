@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from accelbench.grid.plan import Planned
     from accelbench.schema.cell import Cell
     from accelbench.settings.config import About, RunConfig, SweepOptions
-    from accelbench.sweep.context import SweepResult
+    from accelbench.sweep.run import SweepResult
 
 INFO = ("all", "config", "defaults", "defaults-tree", "plugins", "searchpath")  # the words that --info takes
 INDENT = 6  # columns before a meaning
@@ -130,7 +130,7 @@ def run(chosen: Namespace, console: Console) -> int:
             options = replace(options, out=str(folder))
             show = partial(_show, options, console)
             result = dispatch.run(cells, options, console, hosts=hosts, show=show)
-            result.check_request(is_shown=True)
+            result.check_request()
             num_unexpected += result.num_unexpected
             speeds = {record.cell.id: Process.of(record).number("samples_per_s") for record in result.records}
             of_cells = [speeds.get(cell.id) or 0.0 for cell in cells]
@@ -169,7 +169,7 @@ def plan(chosen: Namespace, console: Console) -> int:
     from accelbench.schema.serialize import canonical_json, plain
     from accelbench.schema.vocab import RANDOM
     from accelbench.settings.compose import cells_of, compose
-    from accelbench.sweep.context import is_prepared
+    from accelbench.sweep.session import is_prepared
 
     words = chosen.words
     if not {"-m", "--multirun"} & set(words):
@@ -243,7 +243,7 @@ def _check(planned: "Sequence[Planned]", console: Console, place: Workplace) -> 
     from accelbench.grid.plan import Planned, data_of
     from accelbench.isolation.hosts import Hosts
     from accelbench.schema.vocab import Library, Status
-    from accelbench.sweep.context import prepare_missing
+    from accelbench.sweep.session import prepare_missing
 
     first: dict[object, Planned] = {}
     for item in planned:

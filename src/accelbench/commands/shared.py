@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from accelbench.judging.costs import Cost
     from accelbench.report.read import Sweep
     from accelbench.settings.config import SweepOptions
-    from accelbench.sweep.context import SweepResult
+    from accelbench.sweep.run import SweepResult
 
 BUDGET = flag("--budget", metavar="5m", help="how long the command may take, in s, m or h")
 FOLDER_HELP = "folder of records (default: a project's results/, else the newest in runs/ with an ok cell)"

@@ -32,23 +32,6 @@ NEAR_S = 0.5  # longest pause between samples: an interval widened by it at both
 ALWAYS = (-math.inf, math.inf)
 
 
-def verdict(cell: Cell, measurement: Measurement, system: SystemSeries | None) -> tuple[Word, str | None]:
-    """Returns whether a cell that ended without an error is ok, invalid or disturbed, and why if it is not ok.
-
-    The numbers of a disturbed cell may be right for a busy machine. They are stored, but not published.
-
-    Args:
-        cell: the requested settings.
-        measurement: the settings that ran, and the times.
-        system: the sampler's series; None to accept a cell although other programs took its cores.
-    """
-    if why := judge(cell, measurement):
-        return Status.invalid, why
-    if why := disturbance(cell, measurement, system):
-        return DISTURBED, why
-    return Status.ok, None
-
-
 def verdict_on(record: Record) -> tuple[Word, str | None]:
     """Returns the status that reports show for a record, and why if it is not ok.
 

@@ -8,14 +8,12 @@ from accelbench.grid.plan import Planned, Prepared
 from accelbench.judging.verdict import why_disturbed
 from accelbench.lifeline import ending_as_ctrl_c
 from accelbench.presentation import counted, duration
-from accelbench.project import PLAN, shown
-from accelbench.schema import plan_file
+from accelbench.project import shown
 from accelbench.schema.cell import Cell
 from accelbench.schema.plan_file import WantedCell
 from accelbench.schema.record import Record
 from accelbench.sweep import run
-from accelbench.sweep.context import SweepContext
-from accelbench.sweep.session import Session
+from accelbench.sweep.session import Session, SweepContext
 from accelbench.sweep.terminal import say_skipped
 
 
@@ -81,10 +79,8 @@ def search_alone(
     if context.options.repeats > 1 or any(cell.repeat for cell in cells):
         raise UserError(f"repeat, repeats: {what} decides the number of processes. Leave both settings out")
     with context.alone(), ending_as_ctrl_c():
-        context.set_aside_plan()
         ready = context.prepare(cells)  # only these cells: the labels of earlier ones have numbers
-        has_plan = (context.folder / PLAN).exists()
-        context.earlier = plan_file.read_plan(context.folder).cells if has_plan else []
+        context.read_earlier(keeps=True)
         search = begin(ready)
         try:
             search.run(f"{counted(len(search.asked), 'cell')} ({len(search.skipped)} skipped)")

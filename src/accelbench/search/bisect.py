@@ -32,10 +32,9 @@ from accelbench.schema.plan_file import WantedCell
 from accelbench.schema.record import Record
 from accelbench.schema.vocab import SERVING, Protocol
 from accelbench.settings.compose import one_cell
-from accelbench.sweep.context import SweepContext, folder_under_runs
 from accelbench.sweep.interleaved import save_comparison, shuffled_runs
 from accelbench.sweep.run import known
-from accelbench.sweep.session import Session
+from accelbench.sweep.session import Session, SweepContext, folder_under_runs
 
 # Numbers of processes after which the interval is tested. If it were tested after every process, chance differences
 # would be found.

@@ -24,7 +24,7 @@ from accelbench.schema.record import Record
 from accelbench.schema.vocab import MODULE, Device, Mode, Pipeline, Protocol, Status
 from accelbench.settings.config import SweepOptions
 from accelbench.sweep import run
-from accelbench.sweep.context import prepare_missing
+from accelbench.sweep.session import prepare_missing
 
 MAX_BATCH = 1 << 20
 GB = 1e9

@@ -32,7 +32,7 @@ from accelbench.schema.serialize import grouped, write_json
 from accelbench.schema.vocab import SERVING, Engine, Precision, Protocol, Status
 from accelbench.search.base import BaseSearch, search_alone
 from accelbench.settings.config import SweepOptions
-from accelbench.sweep.context import SweepContext
+from accelbench.sweep.session import SweepContext
 
 NUM_LAST = 2  # cells that are compared at the end
 NUM_FEW, MIN_SHORT = 8, 3  # if `NUM_FEW` cells or fewer are left, each runs `MIN_SHORT` short processes first

@@ -38,7 +38,7 @@ from accelbench.stats.request_latencies import (
     num_requests_for,
     rate_interval,
 )
-from accelbench.sweep.context import SweepContext
+from accelbench.sweep.session import SweepContext
 
 FIRST_S = 2.0  # seconds of all requests at once, to see what rates a setting can reach
 OVERHEAD_S = 3.0  # assumed seconds of a process besides its requests, until a process was measured

@@ -4,13 +4,14 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
 from rich.console import Console
 
 from accelbench.answers.process import Process
-from accelbench.errors import ChangedError, Interrupted
+from accelbench.errors import ChangedError, Interrupted, UserError
 from accelbench.grid.plan import Planned, Prepared, in_order
 from accelbench.isolation.hosts import Hosts
 from accelbench.judging.verdict import is_retried
@@ -18,13 +19,31 @@ from accelbench.lifeline import ending_as_ctrl_c
 from accelbench.presentation import counted
 from accelbench.project import CONFIRMED, shown
 from accelbench.schema.cell import Cell
-from accelbench.schema.record import Record
-from accelbench.schema.vocab import Status
+from accelbench.schema.record import Record, listed
+from accelbench.schema.vocab import UNEXPECTED, Status
 from accelbench.settings.config import Retry, SweepOptions
 from accelbench.sinks.delivery import Delivery
-from accelbench.sweep.context import SweepContext, SweepResult
-from accelbench.sweep.session import Session
+from accelbench.sweep.session import Session, SweepContext
 from accelbench.sweep.terminal import conclude
+
+
+@dataclass
+class SweepResult:
+    """How a sweep ended."""
+
+    folder: Path  # of the records
+    records: list[Record] = field(default_factory=list)  # of planned cells, from this sweep or an earlier one
+    sweep_id: str = ""  # the sweep's id in its records
+
+    @property
+    def num_unexpected(self) -> int:
+        return sum(record.status in UNEXPECTED for record in self.records)
+
+    def check_request(self) -> None:
+        """Raises a UserError with the reasons if all cells that were not skipped failed because of a user's mistake."""
+        tried = [record for record in self.records if record.status != Status.skipped]
+        if tried and all(record.user_error for record in tried):
+            raise UserError("\n".join(listed(list(dict.fromkeys(str(record.reason) for record in tried)))))
 
 
 def run(
@@ -57,7 +76,6 @@ def run(
             # This comes after the wait, since the plan may have changed in it.
             context.read_earlier(keeps=out is None)
             ready = context.prepare(cells)
-            context.set_aside_plan()
             try:
                 result.records = (measure or _measure)(context, ready, delivery)
             except (KeyboardInterrupt, ChangedError) as stop:
@@ -87,8 +105,11 @@ def _measure(context: SweepContext, ready: Prepared, delivery: Delivery) -> list
     if records:
         context.say(f"{len(records)} of {len(ready.planned)} cells have their record already.")
     ends_s = time.monotonic() + (context.options.ends_after_s or math.inf)
-    with ending_as_ctrl_c(), Session(context, ready, todo) as session:
-        context.write_plan(ready.planned)  # not earlier, since the session may refuse the cells
+    session = Session(context, ready, todo)
+    context.write_plan(ready.planned)
+    if not todo:
+        return records
+    with ending_as_ctrl_c(), session:
         if sum(item.skip_reason is None for item in todo) > 1:
             delivery.open()  # while the host imports its framework
         for item in todo:

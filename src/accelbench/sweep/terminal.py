@@ -3,6 +3,7 @@
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.progress import (
@@ -34,8 +35,10 @@ from accelbench.schema.plan_file import WantedCell
 from accelbench.schema.record import Record
 from accelbench.schema.vocab import UNEXPECTED, Status
 from accelbench.sweep.card import BUSY_HINT, UNCOUNTED
-from accelbench.sweep.context import SweepResult
 from accelbench.sweep.job_lines import JobLines
+
+if TYPE_CHECKING:
+    from accelbench.sweep.run import SweepResult
 
 DRAWN_HZ = 5  # ten times a second, the live line would take .9 % of a core
 BAR = 30  # columns
@@ -159,7 +162,7 @@ class _TimeLeft(ProgressColumn):
         return Text(self._text())
 
 
-def conclude(result: SweepResult, console: Console) -> None:
+def conclude(result: "SweepResult", console: Console) -> None:
     """Prints how the cells ended, why some were skipped, and the folder of the records.
 
     The reasons of failures are not repeated, since the progress has printed them.
