@@ -20,9 +20,8 @@ from accelbench.data.arrays import Arrays  # noqa: E402
 from accelbench.devices.cpu import usable_cores  # noqa: E402
 from accelbench.engines.keras import engine, networks  # noqa: E402
 from accelbench.lock import hold_measuring  # noqa: E402
-from accelbench.schema.cell import Cell, KerasSettings, Window  # noqa: E402
+from accelbench.schema.cell import Cell, KerasSettings, ModelSpec, Window  # noqa: E402
 from accelbench.schema.vocab import Engine, Mode  # noqa: E402
-from accelbench.schema.workload import ModelSpec  # noqa: E402
 from bench import overhead  # noqa: E402
 from bench.blocks import in_order, seconds_per_step  # noqa: E402
 from bench.rounds import Reference, compare_all  # noqa: E402

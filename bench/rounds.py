@@ -9,10 +9,9 @@ from unittest.mock import patch
 from accelbench.data.arrays import Arrays, load_split
 from accelbench.measuring.runner import Clock, Runner
 from accelbench.project import workplace
-from accelbench.schema.cell import Cell
+from accelbench.schema.cell import Cell, DataSpec, ModelSpec
 from accelbench.schema.measurement import Block
 from accelbench.schema.vocab import STEP_MODES, Device, Engine, Mode, Precision, Protocol
-from accelbench.schema.workload import DataSpec, ModelSpec
 from accelbench.stats.order_statistics import Sample, median
 
 # The interval of the ratio should lie within these bounds.

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from accelbench.engines.registry import UNFINISHED, HostSpec
 from accelbench.errors import UnsupportedError, UserError
-from accelbench.schema.cell import Cell, Target, Window
+from accelbench.schema.cell import Cell, DataSpec, ModelSpec, Target, Window
 from accelbench.schema.measurement import Block, Measurement, Quantile, Serving, Work
 from accelbench.schema.vocab import (
     Definition,
@@ -27,7 +27,6 @@ from accelbench.schema.vocab import (
     Status,
     Verdict,
 )
-from accelbench.schema.workload import DataSpec, ModelSpec
 
 TESTS = Path(__file__).parent
 SHORT = Window(warmup_steps=2, warmup_s=0.02, measure_s=0.1, block_s=0.01, latency_s=0.05, latency_steps=20)

@@ -25,10 +25,9 @@ from accelbench.judging.verdict import is_allowed
 from accelbench.presentation import duration, say, significant
 from accelbench.project import MANIFEST, PARAMS, Workplace, shown, workplace
 from accelbench.schema.ceilings import TRUE_PRECISIONS, read_ceilings
-from accelbench.schema.cell import Cell, KerasSettings
+from accelbench.schema.cell import Cell, DataSpec, KerasSettings, ModelSpec
 from accelbench.schema.text import clean, one_line
 from accelbench.schema.vocab import STEP_MODES, Device, Engine, Mode, Precision, Protocol
-from accelbench.schema.workload import DataSpec, ModelSpec
 from accelbench.settings import params
 from accelbench.settings.compose import one_cell
 from accelbench.settings.config import SweepOptions

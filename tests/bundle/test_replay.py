@@ -10,9 +10,9 @@ from accelbench.bundle.replay import replay
 from accelbench.cli import main
 from accelbench.project import RECORDS
 from accelbench.report.read import read_all
+from accelbench.schema.cell import ModelSpec
 from accelbench.schema.measurement import Block
 from accelbench.schema.vocab import Device, Library
-from accelbench.schema.workload import ModelSpec
 from bundle.test_bundle import changed
 from fakes import make_cell, make_measurement, make_record, write_sweep
 from marks import slow

@@ -5,8 +5,8 @@ import pytest
 from accelbench.compare.matching import match
 from accelbench.compare.sureness import are_interleaved, compare_processes
 from accelbench.errors import UserError
+from accelbench.schema.cell import ModelSpec
 from accelbench.schema.vocab import Precision
-from accelbench.schema.workload import ModelSpec
 from compare.conftest import process
 
 

@@ -12,7 +12,7 @@ from accelbench.data import prepare
 from accelbench.data.arrays import check_arrays, load_encoded, load_split, read_classes, read_manifest
 from accelbench.errors import DataError
 from accelbench.project import Workplace
-from accelbench.schema.workload import DataSpec
+from accelbench.schema.cell import DataSpec
 
 
 @pytest.fixture

@@ -13,10 +13,9 @@ from accelbench.judging.verdict import judge
 from accelbench.measuring.checks import NOT_IN_TIME, ObservedOutput
 from accelbench.measuring.runner import Step
 from accelbench.measuring.schedule import NUM_INFER_EPOCHS
-from accelbench.schema.cell import Options
+from accelbench.schema.cell import DataSpec, Options
 from accelbench.schema.measurement import Observed
 from accelbench.schema.vocab import Mode, Pipeline, Precision, Protocol
-from accelbench.schema.workload import DataSpec
 from fakes import assert_epochs_in_turn, make_cell
 
 FIT = {"mode": Mode.train, "protocol": Protocol.fit, "epochs": 2}

@@ -10,8 +10,8 @@ from accelbench.engines.cell_run import CellRun
 from accelbench.engines.formats import FORMATS, word_for
 from accelbench.engines.networks import layers_of
 from accelbench.errors import UnknownChoiceError, UnsupportedError, UserError
+from accelbench.schema.cell import SHAPES, DataSpec, ModelSpec
 from accelbench.schema.vocab import Pipeline, Precision, Protocol, Weights
-from accelbench.schema.workload import SHAPES, DataSpec, ModelSpec
 from fakes import make_cell
 
 

@@ -7,8 +7,8 @@ from torch import nn
 
 from accelbench.engines import targets
 from accelbench.errors import UserError
+from accelbench.schema.cell import ModelSpec
 from accelbench.schema.vocab import Library
-from accelbench.schema.workload import ModelSpec
 
 TARGETS = """
 import functools, os

@@ -7,7 +7,7 @@ import pytest
 from accelbench.devices import packages
 from accelbench.devices.registry import DeviceReport, absent
 from accelbench.grid.support import why_not
-from accelbench.schema.cell import KerasSettings, Options, Server
+from accelbench.schema.cell import DataSpec, KerasSettings, ModelSpec, Options, Server
 from accelbench.schema.vocab import (
     NOT_QUANTIZED,
     STEP_MODES,
@@ -21,7 +21,6 @@ from accelbench.schema.vocab import (
     Precision,
     Protocol,
 )
-from accelbench.schema.workload import DataSpec, ModelSpec
 from fakes import make_cell
 
 MODELS = ("mlp", "cnn", "rnn", "lstm", "autoencoder")

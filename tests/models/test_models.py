@@ -9,9 +9,8 @@ from typing import NamedTuple
 import pytest
 
 from accelbench.judging.verdict import judge
-from accelbench.schema.cell import TrainerSettings
+from accelbench.schema.cell import DataSpec, ModelSpec, TrainerSettings
 from accelbench.schema.vocab import MODULE, Library, Mode, ModelOutput, Pipeline, Status, Task
-from accelbench.schema.workload import DataSpec, ModelSpec
 from fakes import SHORT, make_cell
 
 ENVIRONMENT = Path(__file__).parents[2] / ".venv-models"

@@ -13,12 +13,11 @@ from accelbench.report import build
 from accelbench.report.read import Sweep, read_all
 from accelbench.report.read import read as read_sweep
 from accelbench.schema import record
-from accelbench.schema.cell import Cell
+from accelbench.schema.cell import Cell, DataSpec, ModelSpec
 from accelbench.schema.measurement import Block, Data, Epoch, Evaluation, Measurement, SystemSeries
 from accelbench.schema.plan_file import PlanFile, WantedCell, write_plan
 from accelbench.schema.record import Record
 from accelbench.schema.vocab import STEP_MODES, Device, Engine, Mode, Pipeline, Precision, Protocol, Status
-from accelbench.schema.workload import DataSpec, ModelSpec
 
 MNIST = Data(name="mnist", digest="d" * 64, source="the original files", stand_in=False)
 STAND_IN = Data(name="mnist", digest="e" * 64, source="a drawn digit for each class", stand_in=True)

@@ -13,8 +13,8 @@ from selenium.webdriver.support.wait import WebDriverWait
 
 from accelbench.report import build
 from accelbench.report.read import read_all
+from accelbench.schema.cell import ModelSpec
 from accelbench.schema.vocab import Library, Mode
-from accelbench.schema.workload import ModelSpec
 from browsing import open_page
 from report.conftest import RANDOM
 

@@ -10,8 +10,8 @@ from accelbench.answers.process import Process
 from accelbench.answers.time_to_goal import target_answers
 from accelbench.cli import main
 from accelbench.commands.shared import show_sweep
+from accelbench.schema.cell import ModelSpec
 from accelbench.schema.vocab import Precision
-from accelbench.schema.workload import ModelSpec
 from accelbench.sinks.mlflow_fields import about, of_cells, of_process
 from accelbench.sweep import terminal
 from accelbench.sweep.run import SweepResult

@@ -4,7 +4,7 @@ from enum import StrEnum
 
 import pytest
 
-from accelbench.schema.cell import Cell, KerasSettings, Options, Server, TrainerSettings
+from accelbench.schema.cell import Cell, KerasSettings, ModelSpec, Options, Server, TrainerSettings
 from accelbench.schema.serialize import load, plain
 from accelbench.schema.setting import declared
 from accelbench.schema.vocab import (
@@ -19,7 +19,6 @@ from accelbench.schema.vocab import (
     Task,
     Weights,
 )
-from accelbench.schema.workload import ModelSpec
 from fakes import make_cell
 
 CELL = make_cell(engine=Engine.keras, keras=KerasSettings(), trainer=TrainerSettings())
@@ -104,3 +103,10 @@ KERAS = KerasSettings(jit_compile=True, steps_per_execution=4)
 def test_labels_name_what_differs(changes, label):
     assert make_cell().label == "mlp-cpu-fp32-b32-infer"
     assert make_cell(**changes).label == label
+
+
+def test_the_label_and_the_id_of_a_cell_have_its_environment_if_it_is_another_one():
+    plain, new, old = (make_cell(python=python) for python in (None, "/home/me/new/.venv", "/home/me/old/.venv"))
+    assert new.label == f"{plain.label}-new"
+    assert "python" not in plain.settings()
+    assert len({plain.id, new.id, old.id}) == 3

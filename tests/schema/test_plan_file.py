@@ -5,9 +5,8 @@ import pytest
 
 from accelbench.errors import RefusedError, UserError
 from accelbench.schema import plan_file, record
-from accelbench.schema.cell import Window
+from accelbench.schema.cell import DataSpec, ModelSpec, Window
 from accelbench.schema.plan_file import WantedCell, labels
-from accelbench.schema.workload import DataSpec, ModelSpec
 from fakes import make_cell, refuse_listing, write_plan_of
 from schema.test_record import make_record
 

@@ -4,11 +4,10 @@ import random
 from datetime import UTC, datetime, timedelta
 
 from accelbench.answers.process import Process
-from accelbench.schema.cell import Cell, Window
+from accelbench.schema.cell import Cell, ModelSpec, Window
 from accelbench.schema.measurement import Block, Data, Epoch, Evaluation, Measurement, SystemSeries
 from accelbench.schema.record import Record
 from accelbench.schema.vocab import Mode, Precision, Protocol, Status
-from accelbench.schema.workload import ModelSpec
 from fakes import make_cell, make_measurement
 
 MNIST = Data(name="mnist", digest="6f1c" * 16, source="the original idx files", stand_in=False)

@@ -8,11 +8,10 @@ from accelbench.answers.cells import cells_of
 from accelbench.answers.jobs import jobs
 from accelbench.answers.process import Process
 from accelbench.grid.plan import Planned
-from accelbench.schema.cell import Cell
+from accelbench.schema.cell import Cell, ModelSpec
 from accelbench.schema.measurement import Block
 from accelbench.schema.plan_file import labels
 from accelbench.schema.vocab import Mode, Precision, Status
-from accelbench.schema.workload import ModelSpec
 from accelbench.sweep.job_lines import JobLines
 from fakes import make_cell, make_measurement, make_record, make_served, make_trained
 

@@ -10,7 +10,7 @@ from accelbench import lock
 from accelbench.cli import main
 from accelbench.data.arrays import read_manifest
 from accelbench.project import Workplace
-from accelbench.schema.workload import DataSpec
+from accelbench.schema.cell import DataSpec
 from accelbench.sweep.session import prepare_missing
 
 # The data set

@@ -9,9 +9,9 @@ from rich.console import Console
 from accelbench.answers.process import Process
 from accelbench.grid.estimate import Evidence, Length
 from accelbench.grid.plan import Planned
+from accelbench.schema.cell import ModelSpec
 from accelbench.schema.measurement import Block
 from accelbench.schema.vocab import Mode, Precision, Status
-from accelbench.schema.workload import ModelSpec
 from accelbench.sweep import terminal
 from accelbench.sweep.terminal import SweepProgress
 from fakes import make_cell, make_measurement, make_record

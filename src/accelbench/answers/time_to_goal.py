@@ -16,10 +16,9 @@ from accelbench.answers.process import Process
 from accelbench.answers.words import model_text
 from accelbench.compare.sureness import LIKELY_RATIO, MARGIN, are_interleaved, ran_beside_others
 from accelbench.presentation import counted, significant
-from accelbench.schema.cell import Cell
+from accelbench.schema.cell import Cell, ModelSpec
 from accelbench.schema.measurement import TargetTraining
 from accelbench.schema.vocab import UNEXPECTED, Definition, Protocol, Status
-from accelbench.schema.workload import ModelSpec
 from accelbench.stats import arrivals
 
 MIN_SEEDS = 6  # of each setting; with fewer seeds, the median has no interval

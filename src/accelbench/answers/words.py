@@ -6,10 +6,11 @@ from collections.abc import Iterable
 from accelbench.answers.process import Process
 from accelbench.judging.verdict import DISTURBED
 from accelbench.presentation import UNKNOWN, counted, significant
-from accelbench.schema import interpreters, vocab
-from accelbench.schema.cell import Cell, Options
+from accelbench.schema import vocab
+from accelbench.schema.cell import Cell, Options, folder_name
 from accelbench.schema.record import Row, number_of
 
+OWN = "accelbench's own"  # the environment of cells without `python`
 FLAGS = [name for name in vars(Options()) if name != "allocator"]
 WORD_END = re.compile(r"(?<![=,:\[])(?<!\de)-")  # a dash between words of a label, but not in `x=-1` or `1e-05`
 ENGINES = {engine: engine.value for engine in vocab.Engine} | {
@@ -63,7 +64,9 @@ def feeding_text(process: Process) -> str:
 def environment_names(processes: Iterable[Process]) -> dict[str, str]:
     """Returns `measured_key` -> the environment's name, such as `new`. It is empty if there is only one."""
     environments = {process.measured_key: process.cell.python for process in processes if process.record}
-    return dict(zip(environments, interpreters.names(list(environments.values())), strict=True))
+    if len(set(environments.values())) < 2:
+        return {}
+    return {key: folder_name(python) if python else OWN for key, python in environments.items()}
 
 
 def setting_name(
@@ -126,7 +129,7 @@ def options_text(row: Row) -> str | None:
     if row["engine"] != vocab.Engine.pytorch:
         enabled.append(engine_text(row))
     if row["python"] is not None:
-        enabled.append(interpreters.folder_name(str(row["python"])))
+        enabled.append(folder_name(str(row["python"])))
     return " + ".join(filter(None, enabled)) or None
 
 

@@ -28,11 +28,10 @@ from accelbench.judging.verdict import ALLOWED, BUSY, judge
 from accelbench.project import SENT, workplace
 from accelbench.schema import vocab
 from accelbench.schema.ceilings import ceilings_in, read_ceilings
-from accelbench.schema.cell import Cell, Options, Window
+from accelbench.schema.cell import Cell, DataSpec, ModelSpec, Options, Window
 from accelbench.schema.record import Record
 from accelbench.schema.serialize import load, plain
 from accelbench.schema.text import one_line
-from accelbench.schema.workload import DataSpec, ModelSpec
 
 DEVICES = (vocab.Device.cpu, vocab.Device.gpu)
 OPTIMIZERS = ("adam", "adamw", "sgd")

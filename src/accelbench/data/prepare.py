@@ -17,8 +17,8 @@ from accelbench.data.pictures import DAMAGED, MIN_PICTURES, Folder, Picture, con
 from accelbench.errors import DataError, UserError, did_you_mean
 from accelbench.lock import hold
 from accelbench.project import MANIFEST, Workplace, resolved
+from accelbench.schema.cell import DataSpec
 from accelbench.schema.serialize import read_json, sha256_of, write_json
-from accelbench.schema.workload import DataSpec
 
 SOURCES = "auto, download, or the path of the original files"
 MAX_SETTING = 1_000_000

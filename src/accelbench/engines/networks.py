@@ -14,8 +14,8 @@ from typing import Any
 
 from accelbench.engines.images import Shape, check_fits
 from accelbench.errors import UnknownChoiceError, UserError
+from accelbench.schema.cell import ModelSpec
 from accelbench.schema.vocab import Weights
-from accelbench.schema.workload import ModelSpec
 
 Layers = list[tuple[Any, ...]]
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, get_type_hints
 
 from accelbench.errors import UserError
-from accelbench.schema.workload import ModelSpec
+from accelbench.schema.cell import ModelSpec
 
 EXAMPLE = "my_package.nets.MyNet"
 # Root package of Lightning -> the package that defines LightningModule and Trainer.

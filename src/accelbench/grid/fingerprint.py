@@ -100,7 +100,6 @@ ROOMS = (
     "data/order.py",
     "schema/cell.py",
     "schema/measurement.py",
-    "schema/workload.py",
     "engines/pytorch/probe.py",  # its results judge the cells of every engine
 )
 # Engine -> folders of other engines whose code it uses.

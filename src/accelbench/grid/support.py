@@ -14,8 +14,7 @@ from accelbench.engines import images
 from accelbench.errors import how_to_install
 from accelbench.rules import SKIPPED, Asked
 from accelbench.schema import vocab
-from accelbench.schema.cell import Cell, KerasSettings, Options
-from accelbench.schema.workload import SHAPES
+from accelbench.schema.cell import SHAPES, Cell, KerasSettings, Options
 
 # The compilers that inductor and Triton look for if CXX and CC are not set.
 CXX = ["clang++" if sys.platform == "darwin" else "g++"]

@@ -10,14 +10,40 @@ from typing import Annotated, Any
 
 from msgspec import Meta
 
-from accelbench.schema import vocab
-from accelbench.schema.interpreters import folder_name
 from accelbench.schema.ranges import MAX_COUNT, AtLeastOne, Count, NotNegative, Number, Positive, Share
 from accelbench.schema.serialize import canonical_json, digest, plain
 from accelbench.schema.setting import declared, setting
 from accelbench.schema.text import one_line
-from accelbench.schema.workload import DataSpec, ModelSpec
+from accelbench.schema.vocab import (
+    EPOCHS,
+    ON_TORCH,
+    SERVING,
+    USERS_OWN,
+    XLA,
+    Allocator,
+    Augment,
+    Definition,
+    Device,
+    Engine,
+    KerasBackend,
+    Library,
+    Mode,
+    ModelOutput,
+    Pipeline,
+    Precision,
+    Protocol,
+    Scaling,
+    Task,
+    Weights,
+)
 
+# Data set -> the shape of its prepared images, unless params.yaml has another one.
+SHAPES: Mapping[str, tuple[int, ...]] = {
+    "mnist": (28, 28),
+    "fashion_mnist": (28, 28),
+    "cifar10": (3, 32, 32),
+    "cats_vs_dogs": (3, 224, 224),
+}
 MAX_ARGUMENT = 24  # characters of a value in a label
 MAX_SEED = 2**32 - 1
 MAX_STEPS = 1_000_000  # a record with the times of more steps would be too large to read
@@ -60,6 +86,118 @@ def value_text(value: object) -> str:
     return canonical_json(value)
 
 
+# The usual names of an environment's folder. The folder above has the better name.
+USUAL = (".venv", "venv", ".env", "env")
+
+
+def folder_name(python: str) -> str:
+    """Shortens the path of an environment or of an interpreter to a name, such as `/home/me/new/.venv` to `new`."""
+    path = PurePath(python)
+    return (path.parent if path.name in USUAL else path).name or python
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelSpec:
+    """A network and how it is trained."""
+
+    # the network's name in labels and tables
+    name: str = setting(help="name of the network, as accelbench, timm, torchvision or transformers calls it")
+    library: Library = setting(Library.accelbench, "library of the network; model=... sets it", column=True)
+    # the name in its library, or the dotted path of the user's class; None if it equals `name`
+    network: str | None = setting(
+        None, "name of the network in its library, such as mlp for model.name=mlp_cifar10. Default: model.name"
+    )
+    factory: bool = setting(False, "whether model.target may be a function without a return annotation")
+    weights: str = setting(
+        Weights.none.value, "none (random weights), pretrained, or the path of a .safetensors file", column=True
+    )
+    # arguments of the network's constructor, such as dropout; for `transformers`, arguments of the configuration
+    args: dict[str, Any] = setting(
+        factory=dict, help="arguments of the network; with -m, model.args.width=64,128 measures both"
+    )
+    task: Task | None = setting(None, "model=transformers: task of the network, which decides its head and loss")
+    # for `custom`, a function of the number of samples and `batch_args`; None for images
+    batch: str | None = setting(None, "your own function that makes a batch: make_batch(batch_size, **batch_args)")
+    collate: str | None = setting(
+        None, "your own function that joins batches of one sample (requests) to one batch: collate([batch, ...])"
+    )
+    # for `transformers`, arguments of accelbench's own function that makes batches
+    batch_args: dict[str, Any] = setting(
+        factory=dict, help="arguments of model.batch; with -m, model.batch_args.seq_len=128,512 measures both"
+    )
+    # if empty, the network gets the keys that its `forward` takes
+    inputs: tuple[str, ...] = setting((), "keys of the batch whose values are the network's arguments")
+    loss: str | None = setting(None, "your own loss function: loss(output, batch)")  # None: the loss of the task
+    metric: str | None = setting(None, "protocol=target: your own function metric(output, batch) -> mean of the batch")
+    # If `samples` is None, the first dimension of the batch's first tensor counts. If `tokens` is None, there are none.
+    samples: str | None = setting(None, "your own function that counts the samples of a batch")
+    tokens: str | None = setting(None, "your own function that counts the tokens of a batch")
+    optimizer: str = setting("adam", "adam, adamw, sgd, or your own function, called with the parameters")
+    learning_rate: Positive = setting(1e-3, "learning rate of adam, adamw or sgd")
+    # true for example for an empty network, which shows the cost of a step
+    constant: bool = setting(False, "whether the network's output may be the same for all inputs")
+    # `any` only for `custom`, in inference or with a loss
+    output: ModelOutput = setting(
+        ModelOutput.logits, "what the network returns: logits of classes, or any other output"
+    )
+    # input_shape and num_classes are for random images; a prepared data set defines both itself
+    input_shape: tuple[AtLeastOne, ...] = setting(
+        (28, 28),
+        "shape of one sample without a data set, such as 3x224x224",
+        column=True,
+    )
+    num_classes: AtLeastOne = setting(10, "data=random: number of classes of the random labels")
+
+    @property
+    def word(self) -> str:
+        """The value of the setting `model` for this network: its name if it is accelbench's own, else the library."""
+        return self.definition if self.library == Library.accelbench else self.library
+
+    @property
+    def definition(self) -> str:
+        """The network's name in its library."""
+        return self.network or self.name
+
+    @property
+    def weights_file(self) -> str | None:
+        """The path of the user's file with the initial weights. None if there is no such file."""
+        return None if self.weights in list(Weights) else self.weights
+
+    @property
+    def own_code(self) -> dict[str, str]:
+        """Maps a setting to the dotted path of the user's code that it names: `model.loss` to `nets.my_loss`."""
+        paths = {name: getattr(self, name) for name in ("batch", "collate", "loss", "metric", "samples", "tokens")}
+        paths["target"] = self.definition if self.library in USERS_OWN else None
+        paths["optimizer"] = self.optimizer if "." in self.optimizer else None
+        return {f"model.{name}": path for name, path in paths.items() if path is not None}
+
+    def is_own(self, definition: str) -> bool:
+        """Whether this is accelbench's own network of the name `definition`."""
+        return (self.library, self.definition) == (Library.accelbench, definition)
+
+
+@dataclass(frozen=True, kw_only=True)
+class DataSpec:
+    """A data set and how its batches are made."""
+
+    name: str  # name of the prepared data set
+    # for `module`, `target` is the class's dotted path, and `args` are the arguments of its constructor
+    target: str | None = setting(None, "dotted path of your own LightningDataModule")
+    args: dict[str, Any] = setting(factory=dict, help="arguments of data.target")
+    path: str | None = setting(None, "path of your pictures (data=folder) or arrays (data=arrays)")
+    pipeline: Pipeline = setting(
+        Pipeline.array,
+        "source of batches. array, jpeg: data set; host: host memory; device: device memory; fresh: made in each step",
+        column=True,
+    )
+    num_workers: AtLeastOne = setting(2, "data.pipeline=jpeg: processes that decode pictures", column=True)
+    augment: Augment = setting(Augment.none, "how training images are randomly varied on the device", column=True)
+    pinned: bool = setting(True, "device=gpu: whether batches are copied from pinned memory")
+    train_images: AtLeastOne | None = setting(
+        None, "number of training images to use, counted from the first. Default: all", column=True
+    )
+
+
 @dataclass(frozen=True, kw_only=True)
 class Options:
     """Options that make a network faster. All are off by default. docs/engines.md describes them.
@@ -72,7 +210,7 @@ class Options:
     freeze: bool = _shown(False, "mode=infer: whether weights become constants of the network")
     cuda_graphs: bool = _shown(False, "whether a step is recorded once and replayed as a CUDA graph")
     flush_denormals: bool = _shown(False, "whether denormal numbers (almost 0, and slow on a CPU) become 0")
-    allocator: vocab.Allocator = _shown(vocab.Allocator.default, "memory allocator of the cell's process")
+    allocator: Allocator = _shown(Allocator.default, "memory allocator of the cell's process")
 
     @property
     def _flags(self) -> list[str]:
@@ -81,7 +219,7 @@ class Options:
     @property
     def enabled(self) -> list[str]:
         """The names of the options that are on, in the order of their definition. A chosen allocator comes last."""
-        return self._flags + ([] if self.allocator == vocab.Allocator.default else [self.allocator])
+        return self._flags + ([] if self.allocator == Allocator.default else [self.allocator])
 
     @property
     def of_network(self) -> list[str]:
@@ -93,7 +231,7 @@ class Options:
 class KerasSettings:
     """How Keras runs a cell."""
 
-    backend: vocab.KerasBackend = _shown(vocab.KerasBackend.tensorflow, "keras: framework that computes")
+    backend: KerasBackend = _shown(KerasBackend.tensorflow, "keras: framework that computes")
     jit_compile: bool = _shown(False, "keras: whether XLA compiles the network")
     steps_per_execution: AtLeastOne = _shown(
         1, "keras: number of batches that one call of the compiled function computes"
@@ -184,8 +322,8 @@ class Target:
     lower: bool | None = setting(
         None, "protocol=target: whether a lower value is better. Default: true if target.metric contains loss or error"
     )
-    definition: vocab.Definition = _shown(
-        vocab.Definition.passage,
+    definition: Definition = _shown(
+        Definition.passage,
         "protocol=target: end of the training: passage (the target is reached) or fixed (all epochs are over)",
         column="target_definition",
     )
@@ -230,11 +368,11 @@ class Generate:
 _FOR_RATES = ("rate", "latency_ms", "percentile")
 # Protocol -> the settings of `Server` that it does not use.
 UNUSED = {
-    **dict.fromkeys(vocab.Protocol, tuple(vars(Server()))),
-    vocab.Protocol.server: (),
-    vocab.Protocol.single_stream: (*_FOR_RATES, "max_delay_ms", "workers"),
-    vocab.Protocol.multi_stream: _FOR_RATES,
-    vocab.Protocol.offline: (*_FOR_RATES, "max_delay_ms"),
+    **dict.fromkeys(Protocol, tuple(vars(Server()))),
+    Protocol.server: (),
+    Protocol.single_stream: (*_FOR_RATES, "max_delay_ms", "workers"),
+    Protocol.multi_stream: _FOR_RATES,
+    Protocol.offline: (*_FOR_RATES, "max_delay_ms"),
 }
 
 
@@ -242,16 +380,16 @@ UNUSED = {
 class RunSettings:
     """The settings that have the same names in a cell and on the command line. A new field here appears in both."""
 
-    mode: vocab.Mode = _shown(help="train, infer or generate. Default: infer if requests are served, otherwise train")
-    precision: vocab.Precision = _shown(help="number format that the network computes in")
+    mode: Mode = _shown(help="train, infer or generate. Default: infer if requests are served, otherwise train")
+    precision: Precision = _shown(help="number format that the network computes in")
     # With `scaling=weak` the command line's batch_size is that of each device.
     batch_size: AtLeastOne = _shown(help="samples in a batch, summed over all devices. Default: model.batch_size")
     devices: AtLeastOne = _shown(1, "number of devices that compute the cell")
-    scaling: vocab.Scaling = _shown(
-        vocab.Scaling.strong,
+    scaling: Scaling = _shown(
+        Scaling.strong,
         "with several devices: strong divides batch_size among them, weak gives each device batch_size samples",
     )
-    protocol: vocab.Protocol = _shown(
+    protocol: Protocol = _shown(
         help="what is timed. window and steps: steps; fit: epochs; target: training to a goal; all others: requests"
     )
     epochs: AtLeastOne = _shown(
@@ -287,10 +425,10 @@ class RunSettings:
 
 # Protocol -> the attributes of a cell that not every protocol uses.
 BOUNDS = {
-    vocab.Protocol.window: ["window"],
-    vocab.Protocol.steps: ["warmup", "steps"],
-    **dict.fromkeys(vocab.SERVING, ["server"]),
-    vocab.Protocol.target: ["target"],
+    Protocol.window: ["window"],
+    Protocol.steps: ["warmup", "steps"],
+    **dict.fromkeys(SERVING, ["server"]),
+    Protocol.target: ["target"],
 }
 
 
@@ -299,8 +437,8 @@ class Cell(RunSettings):
     """One combination of settings. It has all settings that affect the measurement, and only these."""
 
     suite: str  # name of the cell's sweep; not part of the id
-    engine: vocab.Engine
-    device: vocab.Device
+    engine: Engine
+    device: Device
     model: ModelSpec
     data: DataSpec
     xla_processes: bool = _shown(
@@ -346,12 +484,12 @@ class Cell(RunSettings):
     @property
     def num_instances(self) -> int:
         """The number of instances of the network in one process. The instances share the threads of the process."""
-        return self.server.workers if self.protocol in vocab.SERVING else 1
+        return self.server.workers if self.protocol in SERVING else 1
 
     @property
     def num_processes(self) -> int:
         """The number of processes that compute the cell: one process per device, or one process for all devices."""
-        one_per_device = self.engine in vocab.ON_TORCH and (self.device not in vocab.XLA or self.xla_processes)
+        one_per_device = self.engine in ON_TORCH and (self.device not in XLA or self.xla_processes)
         return self.devices if one_per_device else 1
 
     @property
@@ -360,8 +498,8 @@ class Cell(RunSettings):
         # `plan_file.labels` adds settings whose defaults conf/ and params.yaml decide, if cells differ in them.
         model = self.model
         # The library and the engine of a LightningModule have the same word.
-        has_engine = self.engine not in (vocab.Engine.pytorch, model.library)
-        protocols = {vocab.Protocol.window: "", vocab.Protocol.steps: f"{self.steps}steps"}
+        has_engine = self.engine not in (Engine.pytorch, model.library)
+        protocols = {Protocol.window: "", Protocol.steps: f"{self.steps}steps"}
         parts = [
             model.name,
             self.device if self.devices == 1 else f"{self.device}x{self.devices}",
@@ -371,15 +509,15 @@ class Cell(RunSettings):
             *self.options.enabled,
             self.engine if has_engine else "",
             protocols.get(self.protocol, self.protocol),
-            f"{self.target.threshold:g}" if self.protocol == vocab.Protocol.target else "",
+            f"{self.target.threshold:g}" if self.protocol == Protocol.target else "",
             *(_label_word(path, self) for path in LABELLED),
-            PurePath(model.weights).name if model.weights != vocab.Weights.none else "",
+            PurePath(model.weights).name if model.weights != Weights.none else "",
             folder_name(self.python) if self.python else "",
         ]
-        if model.library != vocab.Library.accelbench:  # conf/ has the default arguments of accelbench's own networks
+        if model.library != Library.accelbench:  # conf/ has the default arguments of accelbench's own networks
             parts += [argument_text(name, value) for name, value in self.arguments]
         # The rate is near the end, because a narrow terminal cuts the middle of a name.
-        parts.append(f"{self.server.rate:g}rps" if self.protocol == vocab.Protocol.server else "")
+        parts.append(f"{self.server.rate:g}rps" if self.protocol == Protocol.server else "")
         parts += [f"s{self.seed}" if self.seed else "", f"r{self.repeat}" if self.repeat else ""]
         return one_line("-".join(filter(None, parts)))
 
@@ -426,9 +564,9 @@ def id_of(values: Mapping[str, Any]) -> str:
 def _settings(values: Mapping[str, Any]) -> dict[str, Any]:
     of_protocols = {name for names in BOUNDS.values() for name in names}
     unused = {"suite", "timeout_s", *of_protocols.difference(BOUNDS.get(values["protocol"], ()))}
-    if not values.get("budget_s") or values["protocol"] in vocab.EPOCHS:
+    if not values.get("budget_s") or values["protocol"] in EPOCHS:
         unused.add("budget_s")
-    if values["mode"] != vocab.Mode.generate:
+    if values["mode"] != Mode.generate:
         unused.add("generate")
     settings = {name: value for name, value in values.items() if name not in unused}
     settings["model"], settings["data"] = model, data = dict(values["model"]), dict(values["data"])

@@ -8,7 +8,7 @@ from typing import Any, is_typeddict
 
 import msgspec
 
-from accelbench.schema import cell, measurement, plan_file, workload
+from accelbench.schema import cell, measurement, plan_file
 from accelbench.schema import record as record_file
 from accelbench.schema.cell import Cell
 from accelbench.schema.measurement import Environment
@@ -18,7 +18,7 @@ from accelbench.schema.setting import KEY, declared
 
 DRAFT = "http://json-schema.org/draft-07/schema#"
 REFERENCE = "#/definitions/{name}"
-MODULES = (cell, measurement, plan_file, record_file, workload)
+MODULES = (cell, measurement, plan_file, record_file)
 NAMED = {name: value for module in MODULES for name, value in vars(module).items()}
 CLASSES = {name: value for name, value in NAMED.items() if isinstance(value, type)}
 Schema = dict[str, Any]

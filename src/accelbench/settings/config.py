@@ -1,6 +1,6 @@
 """The schema of the configuration that Hydra composes. `to_cell` makes a frozen cell from a configuration.
 
-`schema/cell.py` and `schema/workload.py` declare the settings of a cell. This file declares all other settings. It does
+`schema/cell.py` declares the settings of a cell. This file declares all other settings. It does
 not import Hydra, so that help texts appear fast.
 """
 
@@ -13,11 +13,10 @@ from pathlib import Path
 from typing import Annotated, Any, TypeVar, Union, get_args, get_origin
 
 from accelbench.errors import UserError, did_you_mean
-from accelbench.schema.cell import KerasSettings, Options, RunSettings, TrainerSettings
+from accelbench.schema.cell import DataSpec, KerasSettings, ModelSpec, Options, RunSettings, TrainerSettings
 from accelbench.schema.ranges import AtLeastOne, Count, NotNegative
 from accelbench.schema.setting import Declared, declared, setting
 from accelbench.schema.vocab import Device, Engine
-from accelbench.schema.workload import DataSpec, ModelSpec
 
 MISSING: Any = "???"  # OmegaConf's mark for a value that a file in conf/ must set
 GROUP = "group"  # key of a field's metadata

@@ -11,11 +11,10 @@ from accelbench.devices.cpu import usable_cores
 from accelbench.errors import UserError
 from accelbench.rules import MISTAKES, NEEDS, Asked
 from accelbench.schema import vocab
-from accelbench.schema.cell import MAX_STEPS, Cell, KerasSettings, Options
+from accelbench.schema.cell import MAX_STEPS, Cell, DataSpec, KerasSettings, ModelSpec, Options
 from accelbench.schema.serialize import canonical_json, load, plain, safe
 from accelbench.schema.setting import declared
 from accelbench.schema.text import MAX_TEXT
-from accelbench.schema.workload import DataSpec, ModelSpec
 from accelbench.settings.config import GROUPS, Executor, LrScale, RunConfig, SweepOptions
 from accelbench.settings.own_code import SEQ_LEN, checked
 from accelbench.settings.suites import PATHS

@@ -16,9 +16,8 @@ from accelbench.engines.registry import host_spec
 from accelbench.grid.support import MODULES
 from accelbench.judging.row import summarise
 from accelbench.judging.verdict import judge
-from accelbench.schema.cell import Options, Window
+from accelbench.schema.cell import ModelSpec, Options, Window
 from accelbench.schema.vocab import EXPORTING, Engine, Mode, Precision, Protocol, Status
-from accelbench.schema.workload import ModelSpec
 from engines.pytorch.test_batches import own_cell
 from fakes import make_cell, make_record
 

@@ -9,9 +9,8 @@ from unittest.mock import patch
 from keras import layers
 
 from accelbench.engines.keras import networks
-from accelbench.schema.cell import KerasSettings
+from accelbench.schema.cell import KerasSettings, ModelSpec
 from accelbench.schema.vocab import Engine, Mode, Protocol
-from accelbench.schema.workload import ModelSpec
 from engines.keras.twins import trained_cell
 from fakes import make_cell
 

@@ -11,9 +11,8 @@ import tensorflow as tf
 from accelbench.engines.keras import engine, networks
 from accelbench.engines.keras.feed import feed_of
 from accelbench.judging.verdict import judge
-from accelbench.schema.cell import Server
+from accelbench.schema.cell import DataSpec, ModelSpec, Server
 from accelbench.schema.vocab import Mode, Pipeline, Precision, Protocol, Status
-from accelbench.schema.workload import DataSpec, ModelSpec
 from engines.keras.cells import SGD, elsewhere, keras_cell, twin_of, with_weights_of
 from engines.keras.twins import pytorch_side
 from fakes import assert_epochs_in_turn

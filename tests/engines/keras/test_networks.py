@@ -5,8 +5,8 @@ import pytest
 
 from accelbench.engines.keras import flops, networks
 from accelbench.errors import UnsupportedError, UserError
+from accelbench.schema.cell import ModelSpec
 from accelbench.schema.vocab import Precision
-from accelbench.schema.workload import ModelSpec
 from engines.keras.cells import give
 from engines.keras.twins import CASES, NUM, WHOLE, images, num_classes
 from marks import slow

@@ -8,8 +8,8 @@ from accelbench.engines.keras import engine
 from accelbench.engines.keras.backend import Backend, strategy_for
 from accelbench.engines.keras.feed import feed_of
 from accelbench.errors import UnsupportedError
+from accelbench.schema.cell import DataSpec
 from accelbench.schema.vocab import Device
-from accelbench.schema.workload import DataSpec
 from engines.keras.cells import elsewhere, keras_cell, trained
 from engines.keras.others import on_two_devices
 

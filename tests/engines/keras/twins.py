@@ -2,8 +2,8 @@
 
 import numpy as np
 
+from accelbench.schema.cell import ModelSpec
 from accelbench.schema.vocab import Mode, Precision, Protocol
-from accelbench.schema.workload import ModelSpec
 from fakes import make_cell
 
 NUM = 4

@@ -7,8 +7,8 @@ import pytest
 from accelbench.engines.lightning import engine
 from accelbench.engines.pytorch import engine as pytorch
 from accelbench.judging.verdict import judge
+from accelbench.schema.cell import DataSpec, ModelSpec
 from accelbench.schema.vocab import Device, Engine, Mode, Phase, Pipeline, Precision, Protocol, Status
-from accelbench.schema.workload import DataSpec, ModelSpec
 from engines.lightning.test_user_modules import pytestmark  # noqa: F401
 from engines.pytorch.test_batches import own_cell
 from engines.pytorch.test_goal import cell_to_goal

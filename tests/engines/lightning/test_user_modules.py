@@ -15,9 +15,8 @@ from accelbench.engines.pytorch.ranks import Ranks
 from accelbench.errors import UnsupportedError, UserError
 from accelbench.judging.row import summarise
 from accelbench.judging.verdict import judge
-from accelbench.schema.cell import TrainerSettings
+from accelbench.schema.cell import DataSpec, ModelSpec, TrainerSettings
 from accelbench.schema.vocab import MODULE, Library, Mode, Phase, Precision, Protocol, Provenance
-from accelbench.schema.workload import DataSpec, ModelSpec
 from fakes import make_cell, make_record
 from marks import IGNORES_LIGHTNINGS_WARNINGS
 

@@ -9,9 +9,8 @@ from accelbench.engines.pytorch import engine
 from accelbench.errors import UnsupportedError, UserError
 from accelbench.judging.row import summarise
 from accelbench.judging.verdict import judge
-from accelbench.schema.cell import Options
+from accelbench.schema.cell import DataSpec, ModelSpec, Options
 from accelbench.schema.vocab import Device, Library, Mode, ModelOutput, Pipeline, Precision, Protocol, Status
-from accelbench.schema.workload import DataSpec, ModelSpec
 from fakes import make_cell, make_record
 from marks import IGNORES_LIGHTNINGS_WARNINGS, slow
 

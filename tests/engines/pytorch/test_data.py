@@ -10,8 +10,8 @@ from accelbench.data.obtain import Obtained
 from accelbench.data.pictures import convert
 from accelbench.data.prepare import describe
 from accelbench.engines.pytorch import engine
+from accelbench.schema.cell import DataSpec, ModelSpec
 from accelbench.schema.vocab import Augment, Mode, Pipeline, Protocol
-from accelbench.schema.workload import DataSpec, ModelSpec
 from fakes import make_cell
 from marks import IGNORES_LIGHTNINGS_WARNINGS
 

@@ -17,11 +17,10 @@ from accelbench.engines.pytorch.feed import ArrayFeed
 from accelbench.engines.pytorch.precision import DTYPES, MIXED, step_context
 from accelbench.judging.verdict import judge
 from accelbench.measuring.schedule import NUM_INFER_EPOCHS
-from accelbench.schema.cell import Server
+from accelbench.schema.cell import ModelSpec, Server
 from accelbench.schema.measurement import Measurement
 from accelbench.schema.serialize import load
 from accelbench.schema.vocab import NOT_QUANTIZED, STEP_MODES, Device, Mode, Precision, Protocol, Status
-from accelbench.schema.workload import ModelSpec
 from fakes import TESTS, assert_epochs_in_turn, make_cell
 from marks import IGNORES_LIGHTNINGS_WARNINGS, slow
 

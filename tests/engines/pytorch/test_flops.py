@@ -7,8 +7,8 @@ from accelbench.engines.pytorch import flops
 from accelbench.engines.pytorch.flops import watched
 from accelbench.engines.pytorch.module import ImageTask
 from accelbench.measuring.checks import Products
+from accelbench.schema.cell import ModelSpec
 from accelbench.schema.vocab import Mode, Precision
-from accelbench.schema.workload import ModelSpec
 from fakes import make_cell
 
 ATTENTION = functional.scaled_dot_product_attention

@@ -10,11 +10,10 @@ from accelbench.engines.pytorch import engine
 from accelbench.judging.row import summarise
 from accelbench.judging.target import of_training
 from accelbench.judging.verdict import judge
-from accelbench.schema.cell import Target
+from accelbench.schema.cell import ModelSpec, Target
 from accelbench.schema.measurement import Measurement
 from accelbench.schema.serialize import load, plain
 from accelbench.schema.vocab import Library, Mode, Protocol, Span, Stop
-from accelbench.schema.workload import ModelSpec
 from fakes import make_cell, make_record
 from marks import IGNORES_LIGHTNINGS_WARNINGS
 

@@ -12,9 +12,8 @@ from accelbench.engines.pytorch.module import ImageTask
 from accelbench.errors import UnsupportedError
 from accelbench.grid.support import why_not
 from accelbench.judging.verdict import judge
-from accelbench.schema.cell import Options
+from accelbench.schema.cell import ModelSpec, Options
 from accelbench.schema.vocab import Device, Library
-from accelbench.schema.workload import ModelSpec
 from fakes import make_cell
 from marks import IGNORES_LIGHTNINGS_WARNINGS, slow
 

@@ -5,8 +5,8 @@ from torch import nn
 
 from accelbench.engines.pytorch import engine
 from accelbench.errors import UserError
+from accelbench.schema.cell import ModelSpec
 from accelbench.schema.vocab import Library, Mode
-from accelbench.schema.workload import ModelSpec
 from fakes import make_cell
 from marks import IGNORES_LIGHTNINGS_WARNINGS
 

@@ -7,8 +7,8 @@ from torch import nn
 
 from accelbench.engines.pytorch import engine
 from accelbench.errors import UserError
+from accelbench.schema.cell import DataSpec, ModelSpec
 from accelbench.schema.vocab import STEP_MODES, Device, Library, Pipeline, Precision
-from accelbench.schema.workload import DataSpec, ModelSpec
 from fakes import make_cell
 
 RANDOM = DataSpec(name="random", pipeline=Pipeline.host)

@@ -1,6 +1,6 @@
 from accelbench.engines.pytorch import engine
+from accelbench.schema.cell import ModelSpec
 from accelbench.schema.vocab import Mode
-from accelbench.schema.workload import ModelSpec
 from fakes import make_cell
 from marks import IGNORES_LIGHTNINGS_WARNINGS
 

@@ -13,9 +13,9 @@ from accelbench.engines.pytorch.ranks import RankReport, Ranks, joined
 from accelbench.errors import UnsupportedError
 from accelbench.isolation.hosts import Hosts
 from accelbench.judging.verdict import judge
+from accelbench.schema.cell import ModelSpec
 from accelbench.schema.measurement import Observed
 from accelbench.schema.vocab import Device, Mode, Protocol, Status
-from accelbench.schema.workload import ModelSpec
 from engines.pytorch.test_goal import cell_to_goal
 from fakes import make_cell
 from marks import slow

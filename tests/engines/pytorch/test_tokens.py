@@ -11,8 +11,8 @@ from accelbench.engines.pytorch.architectures import NO_LABEL, TokenMaker
 from accelbench.engines.pytorch.spec import host_spec
 from accelbench.errors import UserError
 from accelbench.judging.verdict import judge
+from accelbench.schema.cell import DataSpec, ModelSpec
 from accelbench.schema.vocab import Library, Mode, Pipeline, Precision, Protocol, Task
-from accelbench.schema.workload import DataSpec, ModelSpec
 from fakes import make_cell, needs
 from marks import IGNORES_LIGHTNINGS_WARNINGS, slow
 

@@ -14,9 +14,8 @@ from torchvision import models
 from accelbench.engines.pytorch import engine, weights, zoo
 from accelbench.errors import UserError
 from accelbench.judging.verdict import judge
-from accelbench.schema.cell import Options
+from accelbench.schema.cell import ModelSpec, Options
 from accelbench.schema.vocab import Library, Mode, Precision, Protocol, Task, Weights
-from accelbench.schema.workload import ModelSpec
 from fakes import make_cell, needs
 from marks import IGNORES_LIGHTNINGS_WARNINGS
 

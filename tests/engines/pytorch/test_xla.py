@@ -8,8 +8,8 @@ import dataclasses
 import pytest
 
 from accelbench.engines.pytorch import engine
+from accelbench.schema.cell import ModelSpec
 from accelbench.schema.vocab import Device, Mode, Precision, Protocol, Scaling, Status
-from accelbench.schema.workload import ModelSpec
 from fakes import SHORT, make_cell, needs
 from marks import slow
 

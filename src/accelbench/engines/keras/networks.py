@@ -12,9 +12,8 @@ from numpy.typing import NDArray
 from accelbench.engines.formats import FORMATS
 from accelbench.engines.images import Shape, channels_first, optimizer_named
 from accelbench.engines.networks import layers_of
-from accelbench.schema.cell import Cell
+from accelbench.schema.cell import Cell, ModelSpec
 from accelbench.schema.vocab import Precision
-from accelbench.schema.workload import ModelSpec
 
 POLICIES = {
     word: formats.computed if formats.stored == formats.computed else f"mixed_{formats.computed}"

@@ -10,9 +10,8 @@ from torch import Tensor, nn
 
 from accelbench.engines.images import check_name
 from accelbench.errors import UserError
-from accelbench.schema.cell import Cell
+from accelbench.schema.cell import Cell, ModelSpec
 from accelbench.schema.vocab import Mode, Task
-from accelbench.schema.workload import ModelSpec
 
 # Task -> names in transformers: the class that makes the network, and the mapping of configurations with this task.
 CLASSES: dict[Task | None, tuple[str, str]] = {

@@ -18,8 +18,8 @@ from accelbench.engines.pytorch.structure import mapped, tensors_in
 from accelbench.engines.pytorch.training import trainable
 from accelbench.engines.targets import check_call, import_path
 from accelbench.errors import UnsupportedError, UserError
+from accelbench.schema.cell import ModelSpec
 from accelbench.schema.vocab import Augment, Phase, Precision
-from accelbench.schema.workload import ModelSpec
 
 if TYPE_CHECKING:
     from accelbench.engines.pytorch.own_batches import OwnTask

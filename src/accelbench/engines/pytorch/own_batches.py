@@ -20,11 +20,10 @@ from accelbench.engines.pytorch.training import Modeless
 from accelbench.engines.served import NUM_DRAWN
 from accelbench.engines.targets import check_call, import_path
 from accelbench.errors import UserError
-from accelbench.schema.cell import Cell
+from accelbench.schema.cell import Cell, ModelSpec
 from accelbench.schema.ranges import MAX_COUNT
 from accelbench.schema.text import beginning, one_line
 from accelbench.schema.vocab import Pipeline
-from accelbench.schema.workload import ModelSpec
 
 MAX_SHOWN = 60  # characters of a returned value in a message
 

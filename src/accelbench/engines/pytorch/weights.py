@@ -21,10 +21,10 @@ from torch import Tensor, nn
 
 from accelbench.devices.packages import is_safe_torch
 from accelbench.errors import UserError
+from accelbench.schema.cell import ModelSpec
 from accelbench.schema.measurement import Measurement
 from accelbench.schema.serialize import writing
 from accelbench.schema.text import beginning, one_line
-from accelbench.schema.workload import ModelSpec
 
 MAX_WHY = 300  # characters of torch's error in a message
 Load = Callable[..., Any]

@@ -18,8 +18,8 @@ from accelbench.engines.pytorch import architectures, weights
 from accelbench.engines.pytorch.training import modes_of, set_modes, with_modes
 from accelbench.engines.targets import check_call, import_target, lightning_package
 from accelbench.errors import UnsupportedError, UserError
+from accelbench.schema.cell import ModelSpec
 from accelbench.schema.vocab import Library, Weights
-from accelbench.schema.workload import ModelSpec
 
 
 def build(model: ModelSpec, shape: Shape, num_classes: int) -> nn.Module:
