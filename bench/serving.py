@@ -11,8 +11,7 @@ from operator import attrgetter
 
 import numpy as np
 
-from accelbench.answers.cells import cells_of
-from accelbench.answers.process import Process
+from accelbench.answers.cells import Process, cells_of
 from accelbench.answers.serving import Capacity, capacities
 from accelbench.stats.order_statistics import median
 from bench.turns import run

@@ -6,10 +6,10 @@ import io
 import pytest
 from rich.console import Console
 
+from accelbench.answers.cells import Process
+from accelbench.answers.comparison import RecordSet, Terms, answer, compared
 from accelbench.answers.jobs import jobs
 from accelbench.cli import main
-from accelbench.compare.comparison import Terms, answer, compared
-from accelbench.compare.record_sets import ComparedProcess, RecordSet
 from accelbench.report import build, read
 from accelbench.report.contents import compose
 from accelbench.report.tables import all_cells, outcomes
@@ -74,7 +74,7 @@ def test_a_comparison_leaves_it_out():
     def processes(record, num_disturbed):
         several = [dataclasses.replace(record, started_at=f"2026-11-20T09:00:{at:02}.000+00:00") for at in range(6)]
         lost = [make_record(cell=record.cell, rate=FALSE) for _ in range(num_disturbed)]
-        return RecordSet(name="x", processes=[ComparedProcess.of(each) for each in [*several, *lost]])
+        return RecordSet(name="x", processes=[Process.of(each) for each in [*several, *lost]])
 
     first = processes(UNDISTURBED, 0)
     second = processes(dataclasses.replace(UNDISTURBED, cell=BF16), 2)

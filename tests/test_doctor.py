@@ -8,7 +8,6 @@ import pytest
 from rich.console import Console
 
 from accelbench.cli import main
-from accelbench.compare.record_sets import ComparedProcess
 from accelbench.data.obtain import Obtained
 from accelbench.data.prepare import describe
 from accelbench.devices import packages
@@ -16,8 +15,9 @@ from accelbench.devices.registry import look
 from accelbench.doctor import detectable, selfcheck, show
 from accelbench.errors import UserError
 from accelbench.project import OUR_SCHEMA, Workplace
-from accelbench.schema.vocab import Device, Status
-from fakes import make_cell, make_project
+from accelbench.schema.vocab import Device
+from answers.processes import process
+from fakes import make_project
 
 
 @pytest.fixture
@@ -98,9 +98,8 @@ def test_a_cell_differs_from_itself_by_little(tmp_path, monkeypatch, hosts):
 def sides(noise, num=10):
     """Two sides of one cell, whose processes differ by `noise`."""
     draw = np.random.default_rng(0)
-    fields = {"cell": make_cell(), "outcome": Status.ok, "environment": {}, "data": None, "was_beside_others": False}
     rates = np.exp(draw.normal(5, noise, (2, num)))
-    return [[ComparedProcess(rates=[rate], started_at="", **fields) for rate in side] for side in rates]
+    return [[process(rate) for rate in side] for side in rates]
 
 
 def test_the_difference_that_is_found_shrinks_with_processes_and_grows_with_noise():

@@ -3,9 +3,7 @@
 `import accelbench` imports no framework. Each of these names is loaded at its first use.
 """
 
-import sys
 from importlib import import_module
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -42,18 +40,3 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return sorted({*globals(), *__all__})
-
-
-class _Package(ModuleType):
-    """The type of this package. It makes sure that `accelbench.compare` is the function, not the folder compare/."""
-
-    @property
-    def compare(self) -> Any:
-        return __getattr__("compare")
-
-    @compare.setter
-    def compare(self, folder: ModuleType) -> None:
-        """Ignores Python's attempt to set `compare` to the folder. `from accelbench.compare import ...` still works."""
-
-
-sys.modules[__name__].__class__ = _Package

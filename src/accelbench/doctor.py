@@ -13,8 +13,8 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from accelbench import lock
-from accelbench.compare.record_sets import ComparedProcess
-from accelbench.compare.sureness import CONFIDENCE, MARGIN, MIN_PROCESSES, compare_processes
+from accelbench.answers.cells import MIN_PROCESSES, Process
+from accelbench.answers.sureness import CONFIDENCE, MARGIN, compare_processes
 from accelbench.data.arrays import read_manifest
 from accelbench.devices.registry import DeviceReport, look
 from accelbench.errors import UserError
@@ -196,12 +196,12 @@ def selfcheck(budget_s: float, console: Console, hosts: Hosts) -> int:
     say(console, f"Comparing a cell with an identical copy of itself, for at most {duration(budget_s)} ...")
     quiet = Console(file=io.StringIO())  # the speeds of single processes are not shown
     result = sweep.run(runs.cells, options, quiet, folder, hosts=hosts, show=lambda result: None)
-    sides = (list(map(ComparedProcess.of, side)) for side in runs.sides(result.records))
+    sides = (list(map(Process.of, side)) for side in runs.sides(result.records))
     say(console, f"\n{detectable(*sides)}\nRecords: {shown(folder)}")
     return 0
 
 
-def detectable(first: Sequence[ComparedProcess], second: Sequence[ComparedProcess]) -> str:
+def detectable(first: Sequence[Process], second: Sequence[Process]) -> str:
     """Compares two sets of processes that ran the same cell. Returns the smallest slow-downs that can be detected.
 
     Raises UserError if too few processes were measured.

@@ -4,7 +4,8 @@ from collections import defaultdict
 from collections.abc import Iterator
 from typing import Any
 
-from accelbench.answers.cells import MeasuredCell, gap
+from accelbench.answers.cells import MeasuredCell
+from accelbench.answers.gaps import gap
 from accelbench.answers.words import options_text
 from accelbench.report.read import Sweep
 from accelbench.report.tables.table import Table, count, number, tabulate_known

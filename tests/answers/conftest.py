@@ -2,9 +2,8 @@
 
 import pytest
 
-from accelbench.answers.cells import cells_of
+from accelbench.answers.cells import Process, cells_of
 from accelbench.answers.jobs import jobs
-from accelbench.answers.process import Process
 from report.conftest import maker  # noqa: F401
 
 

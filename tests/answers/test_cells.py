@@ -2,8 +2,7 @@ from dataclasses import replace
 
 import pytest
 
-from accelbench.answers.cells import cells_of, process_rows
-from accelbench.answers.process import NOT_RUN, WHY_OLDER, Process
+from accelbench.answers.cells import NOT_RUN, WHY_OLDER, Process, cells_of, process_rows
 from accelbench.judging.costs import Cost
 from accelbench.schema.vocab import Device, Status
 

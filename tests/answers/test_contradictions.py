@@ -16,9 +16,8 @@ from rich.console import Console
 
 import accelbench
 from accelbench.answers import gains
-from accelbench.answers.cells import process_rows
+from accelbench.answers.cells import Process, process_rows
 from accelbench.answers.jobs import REFERENCE, jobs
-from accelbench.answers.process import Process
 from accelbench.cli import main
 from accelbench.report import build, csv_file, figure, read
 from accelbench.report.contents import compose

@@ -2,10 +2,9 @@
 
 import pytest
 
-from accelbench.answers.cells import cells_of
+from accelbench.answers.cells import Process, cells_of
 from accelbench.answers.headline import beside_speeds, headline
 from accelbench.answers.jobs import jobs
-from accelbench.answers.process import Process
 from accelbench.answers.time_to_goal import target_answers
 from accelbench.schema.vocab import Definition, Precision, Protocol, Status
 from fakes import make_cell, make_record, make_trained

@@ -9,9 +9,8 @@ from rich.console import Console
 
 import accelbench
 import beside
-from accelbench.answers.cells import cells_of
+from accelbench.answers.cells import Process, cells_of
 from accelbench.answers.jobs import jobs
-from accelbench.answers.process import Process
 from accelbench.report import csv_file
 from accelbench.report.read import read_all
 from accelbench.schema import record as records

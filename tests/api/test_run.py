@@ -40,9 +40,6 @@ CELLS = [
     "class Net: pass",
     "accelbench.run('model=custom mode=infer', **{'model.target': Net})",
     "accelbench.run('model=nope')",
-    "accelbench.compare",
-    "import accelbench.compare.sureness",
-    "print('compare is', type(accelbench.compare).__name__)",
 ]
 SESSION = """
 import code, sys
@@ -63,7 +60,6 @@ def test_a_notebook_measures_several_times_and_stays_as_it_is(tmp_path):
         "second: [('ok', 8, True), ('ok', 4, False)]",  # one from its record, the other measured in the main thread
         "as before: True",
         "in this process: set()",
-        "compare is function",  # also once the folder of that name was imported
     ):
         assert line in session.stdout, session.stderr
     # Mistakes have the text of the command line.

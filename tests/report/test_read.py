@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from accelbench.answers.process import WHY_OLDER
+from accelbench.answers.cells import WHY_OLDER
 from accelbench.errors import UserError
 from accelbench.report import read as sweeps
 from accelbench.schema import record

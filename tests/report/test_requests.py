@@ -6,9 +6,8 @@ import io
 import pytest
 
 import accelbench
-from accelbench.answers.cells import cells_of
+from accelbench.answers.cells import Process, cells_of
 from accelbench.answers.jobs import jobs
-from accelbench.answers.process import Process
 from accelbench.cli import main
 from accelbench.judging.row import summarise
 from accelbench.judging.served import served_text

@@ -5,8 +5,7 @@ import io
 from rich.console import Console
 
 import accelbench
-from accelbench.answers.cells import cells_of
-from accelbench.answers.process import Process
+from accelbench.answers.cells import Process, cells_of
 from accelbench.answers.time_to_goal import target_answers
 from accelbench.cli import main
 from accelbench.commands.shared import show_sweep

@@ -6,8 +6,7 @@ import json
 import fastjsonschema
 import pytest
 
-from accelbench.answers.cells import cells_of, process_rows
-from accelbench.answers.process import Process
+from accelbench.answers.cells import Process, cells_of, process_rows
 from accelbench.cli import main
 from accelbench.schema import json_schema
 from accelbench.schema.record import SCHEMA_VERSION

@@ -5,13 +5,9 @@ import math
 import numpy as np
 import pytest
 
-from accelbench.compare.record_sets import ComparedProcess
-from accelbench.schema.vocab import Status
 from accelbench.search.race import KEPT_SHARE, MIN_SHORT, Candidate, Goal, Outcome, Race
-from fakes import make_cell
 
 COST_S = {False: 0.5, True: 2.5}
-CELL = make_cell()
 
 
 class World(Race):
@@ -31,9 +27,7 @@ class World(Race):
             self.now_s += COST_S[is_full]
             speed = speeds[candidate.item] * math.exp(draw.normal(0, noise))
             candidate.latencies_ms.append(speed)
-            rates, started_at = [speed] if speed > 0 else [], f"{self.now_s:09.1f}"
-            fields = {"cell": CELL, "outcome": Status.ok, "environment": {}, "data": None, "was_beside_others": False}
-            self.add(candidate, is_full, ComparedProcess(rates=rates, started_at=started_at, **fields))
+            self.add(candidate, is_full, speed if speed > 0 else None)
         self.rest_s = budget_s - self.now_s
 
     def outcomes(self):

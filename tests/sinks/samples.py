@@ -3,7 +3,7 @@
 import random
 from datetime import UTC, datetime, timedelta
 
-from accelbench.answers.process import Process
+from accelbench.answers.cells import Process
 from accelbench.schema.cell import Cell, ModelSpec, Window
 from accelbench.schema.measurement import Block, Data, Epoch, Evaluation, Measurement, SystemSeries
 from accelbench.schema.record import Record

@@ -10,7 +10,7 @@ from contextlib import closing
 
 import pytest
 
-from accelbench.answers.process import Process
+from accelbench.answers.cells import Process
 from accelbench.cli import main
 from accelbench.errors import UserError
 from accelbench.report.read import read_all

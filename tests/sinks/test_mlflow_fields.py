@@ -7,8 +7,7 @@ from typing import Annotated, Union, get_args, get_origin
 
 import pytest
 
-from accelbench.answers.cells import cells_of
-from accelbench.answers.process import Process
+from accelbench.answers.cells import Process, cells_of
 from accelbench.judging.row import summarise
 from accelbench.schema.cell import Cell, KerasSettings, Options, TrainerSettings, Window
 from accelbench.schema.measurement import SystemSeries

@@ -10,7 +10,7 @@ from urllib.request import Request
 import pytest
 from selenium.webdriver.support.wait import WebDriverWait
 
-from accelbench.answers.process import Process
+from accelbench.answers.cells import Process
 from accelbench.errors import UserError
 from accelbench.schema.vocab import Precision
 from accelbench.sinks import mlflow_fields as view

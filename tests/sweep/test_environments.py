@@ -5,9 +5,8 @@ import os
 
 import pytest
 
-from accelbench.answers.cells import cells_of
+from accelbench.answers.cells import Process, cells_of
 from accelbench.answers.jobs import jobs
-from accelbench.answers.process import Process
 from accelbench.schema.vocab import Status
 from environments import make_environment
 from fakes import make_cell

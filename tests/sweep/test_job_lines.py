@@ -4,9 +4,8 @@ import re
 
 import pytest
 
-from accelbench.answers.cells import cells_of
+from accelbench.answers.cells import Process, cells_of
 from accelbench.answers.jobs import jobs
-from accelbench.answers.process import Process
 from accelbench.grid.plan import Planned
 from accelbench.schema.cell import Cell, ModelSpec
 from accelbench.schema.measurement import Block

@@ -6,7 +6,7 @@ import re
 import pytest
 from rich.console import Console
 
-from accelbench.answers.process import Process
+from accelbench.answers.cells import Process
 from accelbench.grid.estimate import Evidence, Length
 from accelbench.grid.plan import Planned
 from accelbench.schema.cell import ModelSpec

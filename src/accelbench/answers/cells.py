@@ -1,4 +1,4 @@
-"""Computes one speed from the processes of each cell, and compares the speeds of two cells.
+"""Processes, and cells with one speed, which is computed from their processes. All answers are computed from these.
 
 The report, the terminal and the Python interface show these numbers.
 
@@ -11,37 +11,207 @@ is computed from these only.
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
+from pathlib import Path
 from statistics import geometric_mean
 from typing import Any
 
-from accelbench.answers.process import PROCESS_SETTINGS, Process
-from accelbench.compare.sureness import (
-    APART_RATIO,
-    BESIDE,
-    LIKELY_RATIO,
-    MIN_PROCESSES,
-    Verdict,
-    compare_processes,
-    ran_beside_others,
-)
-from accelbench.compare.sureness import Word as Word
-from accelbench.judging.row import warnings_of, without_numbers
-from accelbench.presentation import significant
-from accelbench.schema.record import Row
-from accelbench.schema.serialize import changed, grouped
-from accelbench.schema.vocab import Protocol, Provenance
+from accelbench.judging.costs import Cost, with_costs
+from accelbench.judging.row import summarise, without_numbers
+from accelbench.judging.verdict import DISTURBED, verdict_on
+from accelbench.judging.warnings import was_beside_others
+from accelbench.schema.cell import CHOSEN_SETTINGS, Cell
+from accelbench.schema.measurement import Measurement
+from accelbench.schema.record import CODE, PLACE, Record, Row
+from accelbench.schema.serialize import changed, digest, grouped
+from accelbench.schema.vocab import Device, Protocol, Provenance, Status
 from accelbench.stats.means import mean_interval
 from accelbench.stats.order_statistics import median
 
+MIN_PROCESSES = 5  # fewer processes of a cell do not show how much processes differ
+NOT_RUN = "not run yet"
+UNREADABLE = "not readable"
+OLDER, WHY_OLDER = "older", "measured again later, with different code, weights or data"
+# Settings that differ between the processes of one cell.
+PROCESS_SETTINGS = ("repeat", "seed")
+SAMPLES = ("warmup_s", "blocks", "latency_s", "launch_s", "data_s", "copy_in_s", "copy_out_s", "operators")
+WITHOUT: Any = {"breakdown": None, **{name: [] for name in SAMPLES}}
 # Columns of cells.csv: the key of the cell, and the number of processes from which its speed is computed.
 CELL, NUM_PROCESSES = "cell", "num_processes"
 COUNTS = "counts"  # a column of processes.csv: whether this process is used for the cell's speed
 # Columns that grow with the speed, and columns that shrink with it.
 WITH_SPEED = ("tokens_per_s", "flops_per_s", "mfu")
 AGAINST_SPEED = ("cost_per_million_samples",)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Process:
+    """A planned process, with its record once there is one."""
+
+    cell: Cell
+    name: str  # of the record, `<cell_id>-<identity8>`
+    label: str  # a short name, which no other process of its sweep has
+    record: Record | None  # None if it has not run yet, or if its record can't be read
+    problem: str | None = None  # why its record can't be read; None if it can, or if there is none
+    costs: Mapping[Device, Cost] = field(default_factory=dict)  # the user's prices and power of each device
+    is_confirming: bool = False  # whether it ran interleaved with another cell, to decide which is faster
+    is_older: bool = False  # whether its cell was measured again later, with other code, weights or data
+    folder: str = ""  # of its sweep, as a report names it; may be empty
+    path: Path | None = None  # where the record's file is or would be; None if that is unknown
+    words: str = ""  # the words that asked for its cell; empty if unknown
+
+    @classmethod
+    def of(cls, record: Record, **known: Any) -> "Process":
+        """The process that wrote `record`. `known` are other fields."""
+        return cls(cell=record.cell, name=record.name, label=record.label, record=record, **known)
+
+    def without_samples(self) -> "Process":
+        """Returns a copy without the raw samples, which would fill the memory. Results computed from them are kept."""
+        for name in COMPUTED:
+            getattr(self, name)  # computes and caches the property; `changed` keeps cached properties
+        record = self.record
+        if record is not None:
+            measured = record.measurement and changed(record.measurement, **WITHOUT)
+            record = changed(record, measurement=measured, system=None)
+        return changed(self, record=record, costs={})
+
+    @cached_property
+    def verdict(self) -> tuple[str, str | None]:
+        """The status of the record, `disturbed`, `not readable` or `not run yet`; and why, if it is known."""
+        if self.record is None:
+            return (UNREADABLE if self.problem else NOT_RUN), self.problem
+        return verdict_on(self.record)
+
+    @cached_property
+    def rates(self) -> list[float]:
+        """The samples/s of its steady blocks or epochs. Empty if its numbers can't be published."""
+        return self.measurement.steady_rates if self.measurement and self.verdict[0] == Status.ok else []
+
+    @cached_property
+    def was_beside_others(self) -> bool:
+        """Is true if other programs used the CPU during the measurement."""
+        return self.record is not None and was_beside_others(self.record)
+
+    @property
+    def command(self) -> str | None:
+        """The command that measures the cell again. None if it is unknown."""
+        return f"accelbench {self.words}" if self.words else None
+
+    @property
+    def environment(self) -> Mapping[str, Any]:
+        """The environment of its record. Empty if there is no record."""
+        return self.record.environment if self.record else {}
+
+    @property
+    def measurement(self) -> Measurement | None:
+        """The measurement of its record. None if there is no record, or if the process ended before it measured."""
+        return self.record.measurement if self.record else None
+
+    @property
+    def outcome(self) -> str:
+        """The status of the record, or one of these: `older`, `disturbed`, `not readable`, `not run yet`."""
+        return OLDER if self.is_older else str(self.verdict[0])
+
+    @property
+    def disturbed(self) -> str | None:
+        """The load that disturbed an ok process, or None. Numbers of a disturbed process are not published."""
+        return self.verdict[1] if self.verdict[0] == DISTURBED else None
+
+    @property
+    def reason(self) -> str | None:
+        """Why the outcome is not `ok`. None if the outcome is `ok`, or if the process has not run yet."""
+        return WHY_OLDER if self.is_older else self.verdict[1]
+
+    @property
+    def is_ok(self) -> bool:
+        """Whether its numbers may be published."""
+        return self.outcome == Status.ok
+
+    @property
+    def started_at(self) -> str:
+        """When it started; empty if it has not run."""
+        return self.record.started_at if self.record else ""
+
+    def number(self, column: str) -> float | None:
+        """The number in a column of `cells.csv`; None if unknown."""
+        value = self.row[column]
+        return None if value is None else float(value)
+
+    @property
+    def row(self) -> Row:
+        """The process's row of `processes.csv`.
+
+        If the process has not run yet, the row has only settings. If it is invalid or disturbed, the row has no
+        numbers.
+        """
+        return self.own_row | ({"reason": WHY_OLDER} if self.is_older else {})
+
+    @cached_property
+    def own_row(self) -> Row:
+        if self.record is not None:
+            row = with_costs(summarise(self.record), self.costs)
+            return without_numbers(row) if self.record.status == Status.invalid else row
+        # The row of an empty record has all columns. The columns that describe a run are then emptied.
+        _, _, identity = self.name.partition("-")
+        run: Any = {"status": Status.skipped, "started_at": "", "wall_s": 0.0, "environment": {}}
+        empty = Record(cell=self.cell, identity=identity, **run)
+        return summarise(empty) | {"status": None, "reason": self.outcome, "started_at": None, "wall_s": None}
+
+    def all_but(self, *settings: str) -> dict[str, object]:
+        """Returns all settings and the data digest. Those named in `settings` are None.
+
+        Two cells that differ only in `settings` therefore give equal dictionaries.
+        """
+        return self.cell.settings() | dict.fromkeys(settings) | {"data_digest": self.data_digest}
+
+    @property
+    def data_digest(self) -> str | None:
+        """The digest of the data that the process read. None if it ended before it read data."""
+        return self.record.data.digest if self.record and self.record.data else None
+
+    @cached_property
+    def settings_key(self) -> str:
+        """A digest of the cell's settings. It ignores `PROCESS_SETTINGS`."""
+        return digest(self.cell.settings() | dict.fromkeys(PROCESS_SETTINGS))
+
+    @cached_property
+    def history_key(self) -> str:
+        """A digest of settings, machine, packages and environment variables. Code and data may differ."""
+        return digest([self.settings_key, self._in_environment(PLACE)])
+
+    @cached_property
+    def ran_key(self) -> str:
+        """A digest of settings, machine, packages, environment variables and code. Data may differ."""
+        return digest([self.history_key, self._in_environment(CODE)])
+
+    @cached_property
+    def measured_key(self) -> str:
+        """The key of the process's cell. Two processes have the same key if, and only if, they belong to one cell.
+
+        Processes of one cell have the same settings except `PROCESS_SETTINGS`. They ran on one machine, or on equal
+        nodes of a cluster, with equal packages, environment variables, data, measuring code, user's code and weights.
+        """
+        return digest([self.ran_key, self.data_digest])
+
+    @cached_property
+    def workload_key(self) -> str:
+        """A key that is equal for cells that do the same work. It does not depend on their `CHOSEN_SETTINGS`."""
+        return digest(self.all_but(*CHOSEN_SETTINGS))
+
+    @cached_property
+    def place_key(self) -> str:
+        """A key of the machine and of the packages in accelbench's own environment."""
+        home = self.environment.get("home", self.environment)
+        return digest([home.get("machine"), home.get("versions")])
+
+    def _in_environment(self, names: Sequence[str]) -> list[object]:
+        return [self.environment.get(name) for name in names]
+
+
+# Properties that are computed from raw samples, or take long to compute; see `Process.without_samples`.
+COMPUTED = [name for name, kept in vars(Process).items() if isinstance(kept, cached_property)]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,11 +269,6 @@ class MeasuredCell(Process):
                 row[name] = value * factor
         row |= {"samples_per_s": self.speed, "samples_per_s_low": self.low, "samples_per_s_high": self.high}
         return row | {NUM_PROCESSES: self.num_processes}
-
-    @cached_property
-    def judged(self) -> dict[str, dict[str, Any]]:
-        """Caches slow comparisons: `measured_key` of the other cell -> fields of the `Gap`."""
-        return {}
 
 
 def cells_of(processes: Iterable[Process]) -> list[MeasuredCell]:
@@ -203,103 +368,3 @@ def _speed(rates: Sequence[float], counted: Sequence[Process]) -> tuple[float, f
     if known != ends:
         return median(rates), None, None
     return median(rates), min(known), max(known)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Gap:
-    """The first cell's speed divided by the second cell's speed, and how sure this ratio is.
-
-    With enough interleaved processes, the ratio is computed from these and has a 95 % interval. Otherwise, it is
-    `speed of the first cell / speed of the second cell`, without an interval.
-    """
-
-    first: MeasuredCell
-    second: MeasuredCell
-    ratio: float
-    word: Word
-    why: str = ""  # reason besides the interval
-    low: float | None = None
-    high: float | None = None
-
-    @property
-    def text(self) -> str:
-        """The ratio in words, such as `1.31 times as fast`."""
-        return f"{significant(self.ratio)} times as fast"
-
-    @property
-    def bounds(self) -> tuple[float, float] | None:
-        """The 95 % interval of the ratio.
-
-        If the ratio has no interval of its own, it is computed from the intervals of both speeds. None if one of them
-        is unknown.
-        """
-        if self.low is not None and self.high is not None:
-            return self.low, self.high
-        if not (self.first.low and self.first.high and self.second.low and self.second.high):
-            return None
-        return self.first.low / self.second.high, self.first.high / self.second.low
-
-    @property
-    def how_sure(self) -> str:
-        """How sure the ratio is, and why: what makes it doubtful, or else its interval."""
-        if self.why or self.low is None or self.high is None:
-            return f"{self.word}: {self.why}" if self.why else self.word.value
-        return f"{self.word}: {significant(self.low)} to {significant(self.high)} times"
-
-    @property
-    def is_interleaved(self) -> bool:
-        """Whether the ratio is from interleaved processes."""
-        return self.low is not None
-
-    @property
-    def is_told(self) -> bool:
-        """Is true if one of the cells is surely or likely faster."""
-        return self.word in (Word.sure, Word.likely)
-
-    @property
-    def is_doubtful(self) -> bool:
-        """Whether a number of either cell is in doubt."""
-        return any(warnings_of(cell.row) for cell in (self.first, self.second))
-
-
-def gap(first: MeasuredCell, second: MeasuredCell) -> Gap:
-    """Divides the speed of `first` by the speed of `second`. Both cells must have a speed.
-
-    If the two cells are swapped, the ratio becomes its reciprocal, and is equally sure.
-    """
-    key = second.measured_key
-    if key not in first.judged:
-        first.judged[key] = _judged(first, second)
-    return Gap(first=first, second=second, **first.judged[key])
-
-
-def _judged(first: MeasuredCell, second: MeasuredCell) -> dict[str, Any]:
-    """Divides the first cell's speed by the second cell's speed, and decides how sure this ratio is."""
-    sides = [[process.compared for process in cell.counted if process.compared] for cell in (first, second)]
-    beside = BESIDE if any(map(ran_beside_others, sides)) else ""
-    interleaved = compare_processes(sides[1], sides[0])
-    if interleaved.ratio is not None and interleaved.interleaved:
-        word = {Verdict.same: Word.same, Verdict.cant_tell: Word.cant_tell}.get(interleaved.verdict(), Word.sure)
-        why = "" if word == Word.cant_tell else beside
-        word = Word.cant_tell if why else word
-        return {"ratio": interleaved.ratio, "word": word, "why": why, "low": interleaved.low, "high": interleaved.high}
-    assert first.speed
-    assert second.speed
-    ratio = first.speed / second.speed
-    why = _why_unlikely(first, second, max(ratio, 1 / ratio), beside)
-    return {"ratio": ratio, "word": Word.cant_tell if why else Word.likely, "why": why}
-
-
-def _why_unlikely(first: MeasuredCell, second: MeasuredCell, ratio: float, beside: str) -> str:
-    """Returns why a difference is not likely. Empty if it is likely.
-
-    `beside` says that other programs used the CPU. It is empty if none did.
-    """
-    is_apart = ratio > APART_RATIO
-    if first.low is None or first.high is None or second.low is None or second.high is None:
-        return beside if is_apart else "too few blocks for an interval"
-    if first.low <= second.high and second.low <= first.high:
-        return "the intervals overlap"
-    if ratio <= LIKELY_RATIO:
-        return "within the usual spread between runs"
-    return "" if is_apart else beside

@@ -7,7 +7,8 @@ from typing import NamedTuple
 
 from rich.text import Text
 
-from accelbench.answers.cells import Gap, MeasuredCell, Word
+from accelbench.answers.cells import MeasuredCell
+from accelbench.answers.gaps import Gap, Word
 from accelbench.answers.headline import beside_speeds, notices
 from accelbench.answers.jobs import Job, reference_text
 from accelbench.answers.words import speed_text

@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from accelbench.answers.cells import Gap, MeasuredCell, Word, gap
+from accelbench.answers.cells import MeasuredCell
+from accelbench.answers.gaps import Gap, Word, gap
 from accelbench.answers.words import (
     DEVICES,
     ENGINES,

@@ -5,7 +5,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from accelbench.answers.cells import Gap, MeasuredCell, Word, gap
+from accelbench.answers.cells import MeasuredCell
+from accelbench.answers.gaps import Gap, Word, gap
 from accelbench.answers.words import engine_text, feeding_text, model_text, setting_name, switches_text
 from accelbench.presentation import counted, significant
 from accelbench.schema.cell import Options

@@ -9,9 +9,8 @@ from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from accelbench.answers.cells import MeasuredCell
+from accelbench.answers.cells import MeasuredCell, Process
 from accelbench.answers.jobs import Job, alike
-from accelbench.answers.process import Process
 from accelbench.judging.served import limit_text
 from accelbench.presentation import significant
 from accelbench.schema.cell import Cell, Server

@@ -10,11 +10,11 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from statistics import median_high
 
-from accelbench.answers.cells import MeasuredCell, Word
+from accelbench.answers.cells import MeasuredCell, Process
+from accelbench.answers.gaps import Word
 from accelbench.answers.jobs import Job, alike
-from accelbench.answers.process import Process
+from accelbench.answers.sureness import LIKELY_RATIO, MARGIN, are_interleaved, ran_beside_others
 from accelbench.answers.words import model_text
-from accelbench.compare.sureness import LIKELY_RATIO, MARGIN, are_interleaved, ran_beside_others
 from accelbench.presentation import counted, significant
 from accelbench.schema.cell import Cell, ModelSpec
 from accelbench.schema.measurement import TargetTraining
@@ -250,7 +250,7 @@ def _lead(first: Setting, second: Setting) -> Lead:
         is_apart = num >= MIN_LIKELY and max(times[0]) * LIKELY_RATIO < min(times[1])
         word = Word.likely if is_apart else Word.cant_tell
         return Lead(second=second, found=ratio, word=word, why="too few seeds for an interval")
-    processes = [[run.process.compared for run in side if run.process.compared] for side in runs]
+    processes = [[run.process for run in side] for side in runs]
     share_arrived = [sum(map(math.isfinite, side)) / len(side) for side in times]
     doubts = {
         f"fewer than {MIN_SEEDS} seeds": num < MIN_SEEDS,

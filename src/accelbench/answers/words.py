@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterable
 
-from accelbench.answers.process import Process
+from accelbench.answers.cells import Process
 from accelbench.judging.verdict import DISTURBED
 from accelbench.presentation import UNKNOWN, counted, significant
 from accelbench.schema import vocab

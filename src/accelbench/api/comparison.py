@@ -4,10 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from accelbench.answers.comparison import RecordSet, compared, difference, find
+from accelbench.answers.sureness import MARGIN, SpeedRatio
 from accelbench.api.results import Results
-from accelbench.compare import comparison as comparing
-from accelbench.compare.comparison import compared, difference
-from accelbench.compare.record_sets import RecordSet, find
 from accelbench.errors import UserError
 
 Records = str | Path | Results
@@ -22,7 +21,7 @@ class PairVerdict:
     ratio: float | None  # the second cell's samples/s divided by the first's; None if one has fewer than five processes
     low: float | None  # 95 % interval of the ratio
     high: float | None
-    _comparison: comparing.SpeedRatio = field(repr=False, compare=False)
+    _comparison: SpeedRatio = field(repr=False, compare=False)
 
     def __repr__(self) -> str:
         """One line, as `accelbench compare` prints it."""
@@ -46,7 +45,7 @@ class Comparison(list[PairVerdict]):
         return "\n  ".join([*self.about, *map(repr, self), *self.warnings])
 
 
-def compare(a: Records, b: Records, margin: float = comparing.MARGIN, *, anyway: bool = False) -> Comparison:
+def compare(a: Records, b: Records, margin: float = MARGIN, *, anyway: bool = False) -> Comparison:
     """Compares the speeds in each pair of cells from `a` and `b`, as `accelbench compare` does with records.
 
     Args:
@@ -67,7 +66,7 @@ def compare(a: Records, b: Records, margin: float = comparing.MARGIN, *, anyway:
         verdict = speeds.verdict(margin).value
         pairs.append(PairVerdict(pair.label, verdict, speeds.ratio, speeds.low, speeds.high, speeds))
     about = [f"A: {first.name}", f"B: {second.name}"]
-    about += [f"Compared: {name}: {values}" for name, values in answer.matching.varied.items()]
+    about += [f"Compared: {name}: {values}" for name, values in answer.varied.items()]
     return Comparison(pairs, about, answer.warnings)
 
 
@@ -76,7 +75,7 @@ def _records(side: Records) -> RecordSet:
         return find(str(side))
     processes = []
     for result in side:
-        processes += [process.compared for process in result._cell.processes if process.compared is not None]
+        processes += [process for process in result._cell.processes if process.record]
     if not processes:
         raise UserError(f"{side.folder}: the results have no records")
     return RecordSet(name=str(side.folder), processes=processes, notes=side.notes)

@@ -15,8 +15,7 @@ from typing import Any
 import cloudpickle
 
 from accelbench import lock
-from accelbench.answers.cells import cells_of
-from accelbench.answers.process import Process
+from accelbench.answers.cells import Process, cells_of
 from accelbench.api.results import Result
 from accelbench.devices.registry import look
 from accelbench.engines.registry import HostSpec, host_spec

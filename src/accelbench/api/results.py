@@ -5,10 +5,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from accelbench.answers.cells import MeasuredCell, cells_of
+from accelbench.answers.cells import MeasuredCell, Process, cells_of
 from accelbench.answers.headline import beside_speeds
 from accelbench.answers.jobs import Limit, jobs
-from accelbench.answers.process import Process
 from accelbench.answers.words import disturbed_text, speed_text
 from accelbench.errors import UserError
 from accelbench.judging.row import remarks_in, tails

@@ -12,11 +12,11 @@ from typing import NamedTuple
 
 from rich.console import Console
 
-from accelbench.answers.cells import Gap, Word, gap
+from accelbench.answers.cells import MIN_PROCESSES, Process
+from accelbench.answers.gaps import Gap, Word, gap
 from accelbench.answers.jobs import Job, jobs
+from accelbench.answers.sureness import SpeedRatio, Verdict, compare_processes
 from accelbench.bundle.verify import verify
-from accelbench.compare.record_sets import ComparedProcess
-from accelbench.compare.sureness import MIN_PROCESSES, SpeedRatio, Verdict, compare_processes
 from accelbench.devices.cpu import usable_cores
 from accelbench.errors import UserError
 from accelbench.grid.own_code import check_own_code
@@ -140,7 +140,7 @@ def _measured(claim: Claim, out: str, console: Console, hosts: Hosts) -> tuple[s
     except UserError as error:  # for example, data are missing here
         return CANT_TELL, str(error)
     save_comparison(runs, (claim.cells[0].label, claim.cells[1].label), result.records, result.folder)
-    first, second = (list(map(ComparedProcess.of, side)) for side in runs.sides(result.records))
+    first, second = (list(map(Process.of, side)) for side in runs.sides(result.records))
     ratio = compare_processes(second, first)
     verdict = ratio.verdict()
     here = "no ratio" if ratio.ratio is None else _text(ratio, verdict)

@@ -106,7 +106,7 @@ def best(chosen: Namespace, console: Console) -> int:
         return to_target.run([shlex.join(chosen.words)], chosen, console)
     budget_s = budget_in_s(chosen, "1m")
     words = words_of(chosen)
-    from accelbench.compare.comparison import terms
+    from accelbench.answers.comparison import terms
     from accelbench.isolation.hosts import Hosts
     from accelbench.search import largest_batch, race
     from accelbench.settings.compose import cells_of, compose, one_cell
@@ -140,9 +140,9 @@ def _serve(chosen: Namespace, console: Console) -> int:
 
 
 def _show_best(chosen: Namespace, console: Console) -> int:
+    from accelbench.answers.cells import NOT_RUN
     from accelbench.answers.headline import beside_speeds, tips
     from accelbench.answers.jobs import Limit, choices, jobs
-    from accelbench.answers.process import NOT_RUN
     from accelbench.answers.words import disturbed_text
     from accelbench.judging.costs import price_notes
     from accelbench.report import read as sweeps

@@ -16,7 +16,7 @@ from accelbench.rules import Rule
 from accelbench.schema.vocab import UNEXPECTED
 
 if TYPE_CHECKING:
-    from accelbench.compare.comparison import Terms
+    from accelbench.answers.comparison import Terms
 
 COMPARE = """\
 Compares cells with the same settings. If A and B share no cell, it ignores settings for which A and B have no value \
@@ -76,7 +76,7 @@ RULES = (
 )
 def compare(chosen: Namespace, console: Console) -> int:
     """Compares records of A and B, or measures both."""
-    from accelbench.compare import comparison, record_sets
+    from accelbench.answers import comparison
     from accelbench.sweep import interleaved
 
     check(chosen, RULES)
@@ -92,7 +92,7 @@ def compare(chosen: Namespace, console: Console) -> int:
     if chosen.run:
         return _measure(names, chosen, terms, console)
     kept = interleaved.load_comparison(Path(names[0])) if len(names) == 1 else None
-    first, second = kept or map(record_sets.find, names)
+    first, second = kept or map(comparison.find, names)
     return comparison.answer(first, second, terms, console)
 
 
@@ -124,7 +124,7 @@ def _measure(names: list[str], chosen: Namespace, terms: "Terms", console: Conso
     from accelbench.isolation.hosts import Hosts
 
     with Hosts() as hosts:
-        from accelbench.compare import comparison
+        from accelbench.answers import comparison
         from accelbench.settings.compose import one_cell
         from accelbench.sweep import interleaved
         from accelbench.sweep import run as sweep
@@ -155,7 +155,7 @@ def _measure(names: list[str], chosen: Namespace, terms: "Terms", console: Conso
 )
 def regressions(chosen: Namespace, console: Console) -> int:
     """Compares two revisions. The next release has no such command."""
-    from accelbench.compare import comparison, record_sets
+    from accelbench.answers import comparison
 
     folder, sign, revisions = chosen.range.rpartition("@")
     names = [f"{folder}@{word}" for word in revisions.split("..") if word]
@@ -164,7 +164,7 @@ def regressions(chosen: Namespace, console: Console) -> int:
     now = f"accelbench compare {' '.join(names)} --fail-if slower:0%"
     say(console, f"The next release has no `regressions`: type {now}")
     terms = comparison.Terms(max_slower=0.0)
-    first, second = map(record_sets.find, names)
+    first, second = map(comparison.find, names)
     return comparison.answer(first, second, terms, console)
 
 

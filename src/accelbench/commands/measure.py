@@ -119,7 +119,7 @@ def run(chosen: Namespace, console: Console) -> int:
     from accelbench.isolation.hosts import Hosts
 
     with Hosts() as hosts:
-        from accelbench.answers.process import Process
+        from accelbench.answers.cells import Process
         from accelbench.cluster import dispatch
         from accelbench.settings import application
         from accelbench.settings.compose import cells_of

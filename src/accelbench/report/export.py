@@ -12,8 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from accelbench.answers.cells import CELL, COUNTS, MeasuredCell, process_rows
-from accelbench.answers.process import Process
+from accelbench.answers.cells import CELL, COUNTS, MeasuredCell, Process, process_rows
 from accelbench.answers.time_to_goal import target_answers
 from accelbench.judging.row import warnings_of
 from accelbench.presentation import counted, significant

@@ -13,7 +13,7 @@ from matplotlib import rcParams, style
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from accelbench.answers.cells import Gap, Word
+from accelbench.answers.gaps import Gap, Word
 from accelbench.answers.jobs import Job, kind_of, reference_text
 from accelbench.errors import UserError
 from accelbench.judging.served import limit_text

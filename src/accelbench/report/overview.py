@@ -3,7 +3,8 @@
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from accelbench.answers.cells import Gap, MeasuredCell, Word
+from accelbench.answers.cells import MeasuredCell
+from accelbench.answers.gaps import Gap, Word
 from accelbench.answers.jobs import Job, kind_of, reference_text
 from accelbench.answers.pairs import DEVICE, ENGINE, PRECISION, Axis, Pair, pairs, span, told
 from accelbench.answers.serving import best_settings, capacities

@@ -5,7 +5,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-from accelbench.answers.cells import Gap, MeasuredCell
+from accelbench.answers.cells import MeasuredCell
+from accelbench.answers.gaps import Gap
 from accelbench.answers.jobs import Job
 from accelbench.answers.pairs import AXES, BATCH, DEVICE, Axis, Pair, pairs, summary
 from accelbench.answers.serving import Capacity, capacities

@@ -10,8 +10,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
 
-from accelbench.answers.cells import MeasuredCell, cells_of
-from accelbench.answers.process import WHY_OLDER, Process
+from accelbench.answers.cells import WHY_OLDER, MeasuredCell, Process, cells_of
 from accelbench.errors import UserError
 from accelbench.judging.costs import Cost
 from accelbench.presentation import counted

@@ -17,8 +17,9 @@ from pathlib import Path
 from rich.console import Console
 
 from accelbench import lock
-from accelbench.compare.comparison import MARGIN, SpeedRatio, compare_processes, difference
-from accelbench.compare.record_sets import ComparedProcess
+from accelbench.answers.cells import Process
+from accelbench.answers.comparison import difference
+from accelbench.answers.sureness import MARGIN, SpeedRatio, compare_processes
 from accelbench.errors import Interrupted, RefusedError, UserError, WriteError
 from accelbench.grid.fingerprint import git_variables
 from accelbench.grid.own_code import source_files
@@ -248,7 +249,7 @@ class _Bisection:
             one.context.folder = self.folder / "-".join(names)
         runs = shuffled_runs(self.cell, self.cell, LOOKS[-1] // 2, seed=int(side.commit.hash[:8], 16))
         records: list[Record] = []
-        processes: tuple[list[ComparedProcess], list[ComparedProcess]] = ([], [])
+        processes: tuple[list[Process], list[Process]] = ([], [])
         with ExitStack() as stack:
             with side.inside():  # its hosts start here
                 session = stack.enter_context(Session(side.context, side.ready, side.ready.planned, is_brief=True))
@@ -270,7 +271,7 @@ class _Bisection:
                 if record.user_error and is_second:
                     raise UserError(record.reason)
                 records.append(record)
-                processes[is_second].append(ComparedProcess.of(record))
+                processes[is_second].append(Process.of(record))
         side.context.write_plan([WantedCell(record.cell, record.name, record.label) for record in records])
         save_comparison(runs, names, records, side.context.folder)
         ratio = compare_processes(*processes)

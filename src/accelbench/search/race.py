@@ -15,9 +15,9 @@ from statistics import geometric_mean, median
 
 from rich.console import Console
 
+from accelbench.answers.cells import MIN_PROCESSES
+from accelbench.answers.sureness import SpeedRatio, Verdict, speed_ratio
 from accelbench.answers.words import speed_unit
-from accelbench.compare.record_sets import ComparedProcess
-from accelbench.compare.sureness import MIN_PROCESSES, SpeedRatio, Verdict, compare_processes
 from accelbench.errors import UserError, writing_errors
 from accelbench.grid.plan import Planned, Prepared
 from accelbench.isolation.hosts import Hosts
@@ -108,16 +108,16 @@ class Candidate:
 
     item: Planned
     outcome: Outcome = Outcome.untried
-    short: list[ComparedProcess] = field(default_factory=list)  # each process has one rate, by `Goal.rate`
-    full: list[ComparedProcess] = field(default_factory=list)
+    short: list[float] = field(default_factory=list)  # the rate of each process, by `Goal.rate`
+    full: list[float] = field(default_factory=list)
     latencies_ms: list[float] = field(default_factory=list)  # median step of each process
 
     @property
     def rate(self) -> float:
         """The geometric mean of the rates of full-length processes, or else the median rate of short processes."""
         if self.full:
-            return geometric_mean([process.rates[0] for process in self.full])
-        return median([process.rates[0] for process in self.short])
+            return geometric_mean(self.full)
+        return median(self.short)
 
 
 @dataclass
@@ -148,11 +148,11 @@ class Race:
                 if candidate in left:
                     yield candidate, True
 
-    def add(self, candidate: Candidate, is_full: bool, process: ComparedProcess) -> None:
-        """Adds a process of a cell. If the process has no rates, it failed."""
+    def add(self, candidate: Candidate, is_full: bool, rate: float | None) -> None:
+        """Adds the rate of a cell's process. None: the process failed."""
         candidate.outcome = Outcome.failed
-        if process.rates:
-            (candidate.full if is_full else candidate.short).append(process)
+        if rate is not None:
+            (candidate.full if is_full else candidate.short).append(rate)
             is_over = median(candidate.latencies_ms) > (self.goal.latency_ms or math.inf)
             candidate.outcome = Outcome.over if is_over else Outcome.left
 
@@ -172,7 +172,7 @@ class Race:
     def ratio(self) -> SpeedRatio | None:
         """The best cell's speed divided by the second cell's, from full processes. None if only one cell is left."""
         last = self.left[:NUM_LAST]
-        return compare_processes(last[1].full, last[0].full) if len(last) == NUM_LAST else None
+        return speed_ratio(last[1].full, last[0].full) if len(last) == NUM_LAST else None
 
     @property
     def is_decided(self) -> bool:
@@ -288,18 +288,19 @@ class _Search(BaseSearch):
     def _next(self, candidate: Candidate, is_full: bool) -> Planned:
         """The next process of a cell."""
         asked = candidate.item
-        cell = asked.cell if is_full else self.goal.short(asked.cell)
+        short = self.goal.short(asked.cell)
+        cell = asked.cell if is_full else short
         name = "" if cell == asked.cell else "-short"
-        repeat = sum(process.cell.window == cell.window for process in candidate.short + candidate.full)
+        repeat = len(candidate.full if is_full else candidate.short)
+        if is_full and short == asked.cell:
+            repeat += len(candidate.short)
         label = f"{asked.label}{name}{f'-r{repeat}' if repeat else ''}"
         return self.ready.process(replace(cell, repeat=repeat), label)
 
     def _add(self, race: Race, candidate: Candidate, is_full: bool, record: Record) -> None:
-        rate = self.goal.rate(record)
-        rates = [] if rate is None else [rate]
         self.records[record.name] = record
         candidate.latencies_ms.append(_latency_ms(record))
-        race.add(candidate, is_full, replace(ComparedProcess.of(record), rates=rates))
+        race.add(candidate, is_full, self.goal.rate(record))
         if record.cell.window == candidate.item.cell.window or record.status != Status.ok:
             self.published.append(record)
             self.write_plan(self.published)

@@ -11,7 +11,7 @@ from typing import Any
 
 from rich.console import Console
 
-from accelbench.answers.process import Process
+from accelbench.answers.cells import Process
 from accelbench.answers.serving import Capacity, capacities, probe_of, setting_of, work_of
 from accelbench.answers.words import disturbed_text
 from accelbench.errors import UserError

@@ -6,10 +6,8 @@ from pathlib import Path
 
 from rich.console import Console
 
-from accelbench.answers.cells import cells_of
+from accelbench.answers.cells import MIN_PROCESSES, Process, cells_of
 from accelbench.answers.jobs import jobs
-from accelbench.answers.process import Process
-from accelbench.compare.sureness import MIN_PROCESSES
 from accelbench.isolation.hosts import Hosts
 from accelbench.presentation import duration, say
 from accelbench.report.read import Sweep

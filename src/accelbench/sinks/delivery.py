@@ -6,8 +6,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from accelbench.answers.cells import cells_of
-from accelbench.answers.process import Process
+from accelbench.answers.cells import Process, cells_of
 from accelbench.errors import UnknownChoiceError
 from accelbench.schema import record as records
 from accelbench.schema.record import TRACKING, UNTRACKED, Record

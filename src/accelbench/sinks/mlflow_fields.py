@@ -16,9 +16,8 @@ from typing import NamedTuple
 from urllib.parse import quote
 
 from accelbench.answers import gains
-from accelbench.answers.cells import NUM_PROCESSES, MeasuredCell
+from accelbench.answers.cells import NUM_PROCESSES, PROCESS_SETTINGS, MeasuredCell, Process
 from accelbench.answers.jobs import REFERENCE, Job, jobs, verdict_text
-from accelbench.answers.process import PROCESS_SETTINGS, Process
 from accelbench.answers.words import speed_text, speed_unit
 from accelbench.judging import served
 from accelbench.judging.row import SERIES, remarks_in, warnings_of

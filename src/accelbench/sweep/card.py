@@ -7,7 +7,7 @@ from itertools import cycle
 from rich.console import Console
 from rich.text import Text
 
-from accelbench.answers.process import Process
+from accelbench.answers.cells import Process
 from accelbench.answers.words import disturbed_text, setting_words, speed_text, speed_unit
 from accelbench.judging.row import phases_ms, remarks_in, summarise, tails, warnings_of
 from accelbench.judging.served import served_text

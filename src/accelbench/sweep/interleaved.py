@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 
-from accelbench.compare.record_sets import ComparedProcess, RecordSet
-from accelbench.compare.sureness import MIN_PROCESSES
+from accelbench.answers.cells import MIN_PROCESSES, Process
+from accelbench.answers.comparison import RecordSet
 from accelbench.errors import UserError, writing_errors
 from accelbench.grid.plan import skip_reason
 from accelbench.project import COMPARISON, RECORDS
@@ -108,7 +108,7 @@ def load_comparison(folder: Path) -> tuple[RecordSet, RecordSet]:
     try:
         for side in read_json(path)["sides"]:
             readable = read_all([folder / f"{name}.json" for name in load(list[RecordName], side["records"])])
-            processes = [ComparedProcess.of(record) for record in readable]
+            processes = [Process.of(record) for record in readable]
             sets.append(RecordSet(name=str(side["name"]), processes=processes, notes=readable.problems()))
         first, second = sets
     except (OSError, ValueError, KeyError, TypeError) as error:

@@ -5,9 +5,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from rich.text import Text
 
 from accelbench.answers import gains
-from accelbench.answers.cells import Gap, MeasuredCell, cells_of
+from accelbench.answers.cells import PROCESS_SETTINGS, MeasuredCell, Process, cells_of
+from accelbench.answers.gaps import Gap
 from accelbench.answers.jobs import jobs
-from accelbench.answers.process import PROCESS_SETTINGS, Process
 from accelbench.answers.words import disturbed_text, setting_words, speed_text, token_times
 from accelbench.grid.plan import Planned
 from accelbench.judging.row import warnings_of

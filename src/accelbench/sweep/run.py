@@ -10,7 +10,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from accelbench.answers.process import Process
+from accelbench.answers.cells import Process
 from accelbench.errors import ChangedError, Interrupted, UserError
 from accelbench.grid.plan import Planned, Prepared, in_order
 from accelbench.isolation.hosts import Hosts

@@ -19,10 +19,9 @@ from rich.table import Column
 from rich.text import Text
 
 from accelbench.answers import gains
-from accelbench.answers.cells import cells_of
+from accelbench.answers.cells import Process, cells_of
 from accelbench.answers.headline import tips
 from accelbench.answers.jobs import Job, jobs
-from accelbench.answers.process import Process
 from accelbench.answers.time_to_goal import target_answers
 from accelbench.grid.estimate import Evidence, Length, lengths
 from accelbench.grid.plan import Planned

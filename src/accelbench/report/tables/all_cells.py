@@ -13,9 +13,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from accelbench.answers.cells import MeasuredCell
+from accelbench.answers.cells import NOT_RUN, MeasuredCell
 from accelbench.answers.jobs import Job, verdict_text
-from accelbench.answers.process import NOT_RUN
 from accelbench.answers.words import disturbed_text, engine_text, options_text
 from accelbench.judging.warnings import relative_half_width
 from accelbench.report import csv_file

@@ -3,8 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from accelbench.answers.cells import MeasuredCell
-from accelbench.answers.process import NOT_RUN, OLDER, UNREADABLE
+from accelbench.answers.cells import NOT_RUN, OLDER, UNREADABLE, MeasuredCell
 from accelbench.judging.verdict import DISTURBED
 from accelbench.report.tables.table import Column, Table, count, tabulate
 from accelbench.schema.serialize import grouped

@@ -1,4 +1,4 @@
-"""Computes the ratio of two cells' speeds, its interval, and how sure it is. All limits for this are here."""
+"""Computes the ratio of two sides' speeds, and its interval. All limits for how sure a ratio is are here."""
 
 import math
 from collections.abc import Sequence
@@ -7,12 +7,11 @@ from enum import StrEnum
 from itertools import pairwise
 from statistics import fmean
 
-from accelbench.compare.record_sets import ComparedProcess
+from accelbench.answers.cells import MIN_PROCESSES, Process
 from accelbench.schema.record import node_of
 from accelbench.stats.means import mean_difference_interval
 from accelbench.stats.order_statistics import median
 
-MIN_PROCESSES = 5  # on each side; fewer processes do not show how much processes differ
 MARGIN = 0.02
 CONFIDENCE = 0.95
 # A difference of single processes is likely only if their ratio is larger. Fresh processes of one cell differ by a few
@@ -21,11 +20,8 @@ LIKELY_RATIO = 1.2
 # The spread between processes does not explain a larger ratio. If the intervals do not overlap either, other programs
 # on the machine do not explain it.
 APART_RATIO = 1.5
-BESIDE = "other programs used the CPU meanwhile"
 # The second side's speed, compared with the first side's.
 Verdict = StrEnum("Verdict", {"same": "same", "faster": "faster", "slower": "slower", "cant_tell": "can't tell"})
-# How sure a difference between two cells is. `same`: it is sure that there is no relevant difference.
-Word = StrEnum("Word", {"sure": "sure", "same": "same", "likely": "likely", "cant_tell": "can't tell"})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,23 +65,27 @@ class SpeedRatio:
         return True if self.is_slower_by(share) else None
 
 
-def compare_processes(
-    first: Sequence[ComparedProcess],
-    second: Sequence[ComparedProcess],
-    confidence: float = CONFIDENCE,
-    *,
-    anyway: bool = False,
+def speed_ratio(
+    first: Sequence[float], second: Sequence[float], confidence: float = CONFIDENCE, *, interleaved: bool = True
 ) -> SpeedRatio:
-    """Compares all processes with a known speed. If `anyway` is true, a verdict needs no interleaved processes."""
-    a, b = ([math.log(median(process.rates)) for process in side if process.rates] for side in (first, second))
-    ratio = SpeedRatio(num_first=len(a), num_second=len(b), interleaved=anyway or are_interleaved(first, second))
-    if min(len(a), len(b)) < MIN_PROCESSES:
+    """Compares the speeds of processes."""
+    ratio = SpeedRatio(num_first=len(first), num_second=len(second), interleaved=interleaved)
+    if min(len(first), len(second)) < MIN_PROCESSES:
         return ratio
+    a, b = (list(map(math.log, side)) for side in (first, second))
     low, high = mean_difference_interval(b, a, confidence)
     return replace(ratio, ratio=math.exp(fmean(b) - fmean(a)), low=math.exp(low), high=math.exp(high))
 
 
-def are_interleaved(first: Sequence[ComparedProcess], second: Sequence[ComparedProcess]) -> bool:
+def compare_processes(
+    first: Sequence[Process], second: Sequence[Process], confidence: float = CONFIDENCE, *, anyway: bool = False
+) -> SpeedRatio:
+    """Compares all processes with a known speed. If `anyway` is true, a verdict needs no interleaved processes."""
+    a, b = ([median(process.rates) for process in side if process.rates] for side in (first, second))
+    return speed_ratio(a, b, confidence, interleaved=anyway or are_interleaved(first, second))
+
+
+def are_interleaved(first: Sequence[Process], second: Sequence[Process]) -> bool:
     """Is true if processes of the two sides alternated, and if each node ran processes of both sides.
 
     On each node, accelbench counts how often a process of one side follows a process of the other side in time. The
@@ -101,6 +101,6 @@ def are_interleaved(first: Sequence[ComparedProcess], second: Sequence[ComparedP
     return all(len(set(order)) == 2 for order in orders) and num_changes >= min(len(first), len(second))
 
 
-def ran_beside_others(processes: Sequence[ComparedProcess]) -> bool:
+def ran_beside_others(processes: Sequence[Process]) -> bool:
     """Is true if other programs used the CPU during at least half of these processes."""
     return 2 * sum(process.was_beside_others for process in processes) >= max(1, len(processes))

@@ -1,0 +1,275 @@
+import io
+import json
+import re
+from dataclasses import replace
+
+import pytest
+from rich.console import Console
+
+from accelbench.answers.cells import Process
+from accelbench.answers.comparison import RecordSet, Terms, answer, compared, find, match, terms
+from accelbench.errors import UserError
+from accelbench.schema import record
+from accelbench.schema.cell import KerasSettings, ModelSpec
+from accelbench.schema.measurement import Data
+from accelbench.schema.vocab import Engine, Mode, Precision, Status
+from answers.processes import process
+from fakes import make_cell, make_record, write_plan_of
+
+MACHINE = {"cpu_name": "AMD EPYC", "num_threads": 2}
+HERE = {"machine": MACHINE, "versions": {"torch": "2.9.0"}, "variables": {}, "code": "c" * 64}
+THERE = {**HERE, "machine": {**MACHINE, "cpu_name": "Intel"}, "code": "d" * 64}
+SPREAD = (0.99, 1.0, 1.01, 0.995, 1.005)
+DIGITS = Data(name="mnist", digest="1" * 64, source="digits", stand_in=True)
+REAL = Data(name="mnist", digest="2" * 64, source="MNIST", stand_in=False)
+
+
+def records(speed=1000.0, num=5, environment=HERE, **changes):
+    """Processes whose speeds scatter by a per cent, measured one an hour."""
+    made = [
+        process(speed * SPREAD[repeat % 5], 60 * repeat, environment=environment, repeat=repeat, **changes)
+        for repeat in range(num)
+    ]
+    return RecordSet(name="runs/x", processes=made)
+
+
+def both(*sets):
+    return RecordSet(name="both", processes=[process for one in sets for process in one.processes])
+
+
+def half_an_hour_later(side):
+    moved = []
+    for one in side.processes:
+        started_at = one.started_at.replace(":00:00", ":30:00")
+        moved.append(Process.of(replace(one.record, started_at=started_at)))
+    return replace(side, processes=moved)
+
+
+def answered(first, second, **judged):
+    """The exit status, and what is printed. The second side is measured half an hour after the first."""
+    console = Console(file=io.StringIO(), width=80)
+    status = answer(first, half_an_hour_later(second), Terms(**judged), console)
+    return status, console.file.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("speed", "margin", "shown", "conclusion"),
+    [
+        (1000.0, 0.02, r"same +\+0.0 % \(-1.", "B is as fast as A, within 2 %"),
+        (1100.0, 0.02, r"faster +\+10.0 % \(\+", "B is faster than A"),
+        (900.0, 0.02, r"slower +-10.0 % \(-1", "B is slower than A"),
+        (1004.0, 0.005, r"can't tell \+0.4 % \(-0.", "Can't tell which is faster"),
+    ],
+)
+def test_the_answer_is_a_word_and_the_interval(speed, margin, shown, conclusion):
+    status, text = answered(records(), records(speed), margin=margin)
+    assert re.search(rf"^mlp-cpu-fp32-b32-infer +{shown}.*, 5 and 5 processes$", text, re.MULTILINE)
+    assert (status, text.splitlines()[-1]) == (0, conclusion)
+    fine = records(batch_size=8)  # a pair that is too slow for sure is the exit status
+    assert answered(both(records(), fine), both(records(speed), fine), max_slower=0.05)[0] == (speed == 900.0)
+    assert answered(records(), records(speed), max_slower=0.2)[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("changes", "name"),
+    [
+        ({"versions": {"torch": "2.10.0"}}, "versions.torch: 2.9.0 | 2.10.0"),
+        ({"code": "d" * 64}, f"code.pytorch: {'c' * 12} | {'d' * 12}"),
+        ({"variables": {"OMP_PROC_BIND": "1"}}, "variables.OMP_PROC_BIND: none | 1"),
+        ({"machine": {**MACHINE, "cpu_name": "Intel"}}, "machine.cpu_name: AMD EPYC | Intel"),
+    ],
+)
+def test_a_different_environment_is_named(changes, name):
+    there = {**HERE, **changes}
+    assert f"The environment differs: {name}" in answered(records(), records(environment=there))[1]
+    assert "environment" not in answered(records(environment=there), records(environment=there))[1]
+    keras = records(environment={**HERE, "code": "d" * 64}, engine=Engine.keras, keras=KerasSettings())
+    assert "environment" not in answered(records(), keras)[1]  # engines have each a code of their own
+
+
+def test_sides_of_several_machines_or_with_common_records_are_refused():
+    mixed = both(records(), records(environment={**THERE, "code": "c" * 64}))
+    with pytest.raises(UserError, match=r"both: records of several machines \(machine.cpu_name: AMD EPYC, Intel\)"):
+        answered(records(), mixed)
+    with pytest.raises(UserError, match="runs/x and both have 5 records in common: name two"):
+        answer(records(), both(records(), records(batch_size=8)), Terms(), Console(file=io.StringIO()))
+
+
+@pytest.mark.parametrize(
+    ("other", "named"),
+    [
+        ({"data": REAL}, "mnist (a stand-in) 11111111 | mnist 22222222"),
+        ({"data": DIGITS, "mode": Mode.train}, "mode: infer | train"),
+        ({"data": DIGITS, "model": replace(make_cell().model, name="cnn")}, "model.name: mlp | cnn"),
+    ],
+)
+def test_what_is_not_the_same_thing_is_refused_unless_it_was_asked_for(other, named):
+    with pytest.raises(UserError, match="did not measure the same thing: .*; add --anyway to compare them") as raised:
+        answered(records(data=DIGITS), records(**other))
+    assert named in str(raised.value)
+    text = answered(records(data=DIGITS), records(**other), anyway=True)[1]
+    assert re.search(f"Not the same thing: .*{re.escape(named)}", text)
+
+
+def late(**changes):
+    """Processes after the first five of the other side."""
+    return RecordSet(name="late", processes=records(900.0, num=10, **changes).processes[5:])
+
+
+def test_sides_that_did_not_take_turns_cannot_be_told_apart():
+    assert "nterleaved" not in answered(records(), records(900.0))[1]
+    assert "can't tell 5 and 0 processes; it takes 5 a side\n" in answered(records(), records(status=Status.failed))[1]
+    text = answered(records(), late())[1]
+    assert "Not interleaved: 1 of 1 pairs" in text
+    assert re.search(r" can't tell -10.0 % \(.*\), 5 and 5 processes, not interleaved", text)
+    status, text = answered(records(), late(), max_slower=0.05, anyway=True)
+    assert re.search(r" slower +-10.0 % \(.*\), 5 and 5 processes\n", text)
+    assert status == 1
+    assert " slower " in answered(records(), late(environment=THERE))[1]  # two machines take no turns
+
+
+@pytest.mark.parametrize(
+    ("sides", "limit"),
+    [
+        ((records(num=1), records(900.0, num=1)), 0.05),
+        ((records(), records(status=Status.failed)), 0.05),
+        ((records(), late()), 0.05),
+        ((records(), records(900.0)), 0.1),
+        ((records(status=Status.skipped), records(status=Status.skipped)), 0.05),
+    ],
+)
+def test_a_gate_that_cannot_decide_is_a_mistake_that_names_what_it_takes(sides, limit):
+    words = f"slower:{100 * limit:g}%: undecided. An interval contains -{100 * limit:g} %"
+    with pytest.raises(UserError, match=words):
+        answered(*sides, max_slower=limit)
+    assert answered(*sides, max_slower=limit, may_pass_undecided=True)[0] == 0
+    both_ways = [both(side, records(speed, batch_size=8)) for side, speed in zip(sides, (1000.0, 800.0), strict=True)]
+    assert answered(*both_ways, max_slower=0.05)[0] == 1  # another pair is slower for sure
+
+
+def test_the_terms_are_read_as_they_are_written():
+    assert terms(None, None, anyway=False) == Terms()
+    assert terms("1.5%", "slower:5%", anyway=True) == Terms(margin=0.015, max_slower=0.05, anyway=True)
+    wrong = [(None, text) for text in ("slower", "slower:5", "faster:5%", "slower:-5%", "slower:100%", "")]
+    for margin, fail_if in [*wrong, *((text, None) for text in ("2", "x%", "-1%", ""))]:
+        with pytest.raises(UserError, match=r"below 100%, such as (slower:)?5%"):
+            terms(margin, fail_if, anyway=False)
+
+
+def test_the_more_pairs_there_are_the_wider_is_the_interval_of_each():
+    def interval(*sizes):
+        first, second = (both(*(records(rate, batch_size=size) for size in sizes)) for rate in (1000.0, 1100.0))
+        (_, ratio), *_ = compared(first, half_an_hour_later(second), anyway=True).pairs
+        return ratio.low, ratio.high
+
+    (low, high), (lowest, highest) = interval(8), interval(8, 16, 32)
+    assert lowest < low < high < highest
+
+
+def processes(num=5, **changes):
+    return [process(repeat=repeat, **changes) for repeat in range(num)]
+
+
+def test_cells_that_are_equal_but_for_the_repeat_are_a_pair():
+    first = processes(batch_size=8) + processes(batch_size=16)
+    second = processes(batch_size=16, num=6) + processes(batch_size=32) + processes(batch_size=8)
+    pairs, varied, num_unpaired = match(first, second)
+    assert [one.label for one in pairs] == ["mlp-cpu-fp32-b8-infer", "mlp-cpu-fp32-b16-infer"]
+    assert (varied, num_unpaired, len(pairs[1].second)) == ({}, 1, 6)
+    assert match(processes(suite="one"), processes(suite="two", timeout_s=5.0))[1] == {}
+    models = [ModelSpec(name="mlp", args={"units": units}) for units in (8, 9)]
+    sides = [process for model in models for process in processes(model=model)]  # of one label
+    assert [one.label.rpartition("-")[2] for one in match(sides, sides)[0]] == ["units=8", "units=9"]
+
+
+def test_a_setting_in_which_the_sides_differ_throughout_is_what_is_compared():
+    first = processes(batch_size=8) + processes(batch_size=16)
+    pairs, varied, num_unpaired = match(first, processes(batch_size=8, precision=Precision.bf16))
+    assert (varied, num_unpaired) == ({"precision": "fp32 | bf16"}, 1)
+    assert [one.label for one in pairs] == ["mlp-cpu-bf16-b8-infer"]
+    cnn = ModelSpec(name="cnn", args={"width": 3})
+    _, varied, _ = match(processes(), processes(model=cnn, batch_size=64))
+    assert set(varied) == {"model.name", "model.args.width", "batch_size"}
+    assert varied["model.args.width"] == "none | 3"
+
+
+def test_sides_that_cannot_be_paired_are_refused():
+    several = "differ in batch_size, but A or B has several values itself: mlp-cpu-fp32-b8.* and mlp-cpu-fp32-b16"
+    with pytest.raises(UserError, match=several):
+        match(processes(batch_size=8) + processes(batch_size=16), processes(batch_size=32))
+    first = processes(batch_size=8) + processes(batch_size=16, seed=1)
+    with pytest.raises(UserError, match=r"no cell of A matches a cell of B. A has mlp-cpu-fp32-b16-infer-s1, mlp-"):
+        match(first, processes(batch_size=16) + processes(batch_size=8, seed=1))
+
+
+OLD = {"machine": {"cpu_name": "AMD EPYC", "gpus": ["NVIDIA H100"]}, "git": {"revision": "abc1" * 10, "branch": "main"}}
+NEW = {"machine": {"cpu_name": "AMD EPYC", "gpus": []}, "git": {"revision": "def2" * 10, "branch": "faster"}}
+
+
+def put(folder, repeat=0, environment=OLD, **changes):
+    """A record in `folder`, as a sweep leaves it."""
+    made = make_record(make_cell(repeat=repeat), environment=environment, **changes)
+    record.write(made, folder)
+    return made
+
+
+@pytest.fixture
+def root(tmp_path, monkeypatch):
+    """A project."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "params.yaml").write_text("suites: {}\n")
+    return tmp_path
+
+
+def put_unreadable(folder):
+    """A record of a schema before the first that is read, and a file that is no record."""
+    values = put(folder, repeat=8).to_json()
+    (path,) = folder.glob(f"{values['cell_id']}-*.json")
+    path.write_text(json.dumps({**values, "schema_version": 2}))
+    (folder / f"{'f' * 12}-{'0' * 8}.json").write_text("{")
+
+
+def repeats(records):
+    return sorted(process.cell.repeat for process in records.processes)
+
+
+def test_a_name_is_a_folder_of_records_a_suite_or_a_records_file(root):
+    put(root / "results/nets", repeat=0)
+    made = put(root / "results/nets", repeat=1)
+    write_plan_of(root / "results/nets", [made])
+    for repeat in (2, 3):
+        put(root / "results/more", repeat=repeat)
+    assert repeats(find("nets")) == repeats(find("results/nets")) == [1]  # what its plan wants
+    assert repeats(find("more")) == [2, 3]  # without a plan, all
+    assert repeats(find("results")) == [1, 2, 3]
+    assert repeats(find(f"results/nets/{made.name}.json")) == [1]
+
+
+def test_a_word_selects_a_revision_of_all_that_was_ever_measured(root):
+    put(root / "results/nets", 0, OLD)
+    write_plan_of(root / "results/nets", [put(root / "results/nets", 1, NEW)])
+    for word, numbers in {"abc1abc1": [0], "def2": [1], "faster": [1]}.items():
+        for name in (f"nets@{word}", f"@{word}", f"results/nets@{word}"):
+            records = find(name)
+            assert (repeats(records), records.notes) == (numbers, [])
+
+
+def test_of_several_versions_of_the_code_those_of_the_last_one_count(root):
+    for repeat, word in enumerate("aabb"):
+        environment = {**OLD, "files": {"model.target": word}}
+        put(root / "results/nets", repeat, environment, started_at=f"2026-11-20T09:0{repeat}:00+00:00")
+    for name in ("nets", "nets@main"):
+        records = find(name)
+        assert repeats(records) == [2, 3]
+        assert records.notes == ["2 processes left out because of older code, weights, data or packages"]
+
+
+def test_records_that_are_not_readable_are_named(root):
+    put(root / "results/nets", repeat=0)
+    put_unreadable(root / "results/nets")
+    records = find("nets@abc1")
+    assert len(records.notes) == 2
+    assert f"results/nets/{'f' * 12}-{'0' * 8}.json: not a readable record (" in "\n".join(records.notes)
+    named = "Revisions: abc1abc1.\n  results/nets/.*schema 2.*\n  results/nets/f+-0+.json: not a"
+    with pytest.raises(UserError, match=named):
+        find("nets@9999")

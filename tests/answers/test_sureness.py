@@ -1,0 +1,134 @@
+import math
+import re
+
+import pytest
+
+from accelbench.answers.cells import Process
+from accelbench.answers.comparison import difference
+from accelbench.answers.gaps import Word, gap
+from accelbench.answers.sureness import SpeedRatio, Verdict, are_interleaved, compare_processes
+from accelbench.schema.measurement import Block
+from accelbench.schema.vocab import Status
+from answers.processes import process
+from fakes import make_measurement, make_record
+
+
+def compare(first, second):
+    """Compares processes, given by the samples/s of their blocks."""
+    sides = [[of_blocks(rates) for rates in side] for side in (first, second)]
+    return compare_processes(*sides, anyway=True)
+
+
+def of_blocks(rates, status=Status.ok):
+    blocks = [Block(num_steps=1, num_samples=1, seconds=1 / rate) for rate in rates]
+    return Process.of(make_record(status=status, measurement=make_measurement(blocks=blocks)))
+
+
+def test_a_process_that_did_not_end_well_has_no_rates():
+    assert of_blocks([300.0] * 3).rates == pytest.approx([300.0] * 3)
+    assert of_blocks([300.0] * 3, Status.invalid).rates == []
+
+
+def test_the_ratio_is_of_the_medians_and_of_the_second_over_the_first():
+    first = [[100.0, 100.0, 1.0]] * 5
+    ratio = compare(first, [[110.0, 110.0, 5000.0]] * 6)
+    assert (ratio.num_first, ratio.num_second) == (5, 6)
+    assert ratio.ratio == ratio.low == ratio.high == pytest.approx(1.1)
+    # One process, 50 times slower than its others, makes A the slower one on average.
+    ratio = compare([[100.0]] * 4 + [[2.0]], [[95.0], [96.0], [94.0], [95.0], [95.5]])
+    logs = [math.log(value) for value in (ratio.low, ratio.ratio, ratio.high)]
+    assert ratio.verdict() == Verdict.cant_tell
+    assert logs[1] == pytest.approx((logs[0] + logs[2]) / 2, rel=0.3)  # the interval is that of this estimate
+    assert re.fullmatch(r"\+108.0 % \(-\d\d.* % to \+\d.* %\), 5 and 5 processes", difference(ratio))
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "margin", "verdict"),
+    [
+        *((0.99, 1.01, 0.02, "same"), (1.005, 1.015, 0.02, "same"), (1.005, 1.015, 0.0, "faster")),
+        *((0.99, 1.03, 0.02, "can't tell"), (1.01, 1.03, 0.02, "faster"), (0.9, 0.99, 0.02, "slower")),
+        *((0.9, 1.0, 0.02, "can't tell"), (1.0, 1.0, 0.0, "can't tell")),
+    ],
+)
+def test_the_verdict_is_the_interval_in_a_word(low, high, margin, verdict):
+    ratio = SpeedRatio(num_first=5, num_second=5, ratio=1.0, low=low, high=high)
+    assert ratio.verdict(margin) == verdict
+
+
+@pytest.mark.parametrize(
+    ("order", "took"),
+    [("ABABABABAB", True), ("ABBAABBAAB", True), ("AAAAABBBBB", False), ("AAABABBABB", True), ("AABBAABBAB", True)]
+    + [("BBAAAABBBA", False), ("AAAABBBBBA", False), ("AB", True), ("BA", True), ("ABBBBB", True), ("AABBB", False)],
+)
+def test_turns_are_seen_from_when_each_began(order, took):
+    sides = [[process(at=at) for at, side in enumerate(order) if side == which] for which in "AB"]
+    assert are_interleaved(*sides) is took
+
+
+@pytest.mark.parametrize(("node", "is_interleaved"), [("one", True), ("node{repeat}", True), ("node{side}", False)])
+def test_on_several_nodes_both_sides_have_to_run_in_turns_on_each(node, is_interleaved):
+    sides = ([], [])
+    for at in range(12):
+        name = node.format(repeat=at // 2 % 2, side=at % 2)
+        sides[at % 2].append(process(at=at, environment={"node": {"name": name}}))
+    assert are_interleaved(*sides) == is_interleaved
+
+
+@pytest.fixture
+def sides(cells, maker):
+    """Two cells of `num` processes each, interleaved or one cell after the other, at these speeds."""
+
+    def sides(one: float, other: float, num: int = 1, is_interleaved: bool = True, disturbed: int = 0):
+        records = maker.interleaved({"fp32": one, "bf16": other}, num, 0.001)
+        for at, record in enumerate(records):
+            repeat, side = divmod(at, 2)
+            done = maker.beside_others(record) if side and repeat < disturbed else record
+            records[at] = done if is_interleaved else maker.at(done, 10 * side + repeat)
+        return cells(records)
+
+    return sides
+
+
+def test_one_process_a_side_is_never_a_proof(sides) -> None:
+    assert gap(*sides(1000, 2000)).how_sure == gap(*sides(2000, 1000)).how_sure == "likely"
+    assert gap(*sides(1000, 1150)).how_sure == "can't tell: within the usual spread between runs"
+    assert gap(*sides(1000, 1010)).how_sure == "can't tell: the intervals overlap"
+
+
+def test_five_interleaved_processes_tell(sides) -> None:
+    assert gap(*sides(2000, 1000, num=5)).how_sure.startswith("sure: 2.00 to 2.00 times")
+    assert gap(*sides(1000, 2000, num=5)).how_sure.startswith("sure: 0.49")
+    assert gap(*sides(1000, 1001, num=5)).how_sure.startswith("same: ")
+    assert gap(*sides(1000, 2000, num=5, is_interleaved=False)).word == Word.likely
+
+
+@pytest.mark.parametrize("num", [1, 2, 5])
+def test_two_cells_have_one_ratio_that_is_of_the_speeds_shown_and_one_word_in_either_order(sides, num) -> None:
+    one, other = sides(1000, 1300, num=num)
+    there, back = gap(one, other), gap(other, one)
+    assert there.ratio == pytest.approx(one.speed / other.speed)
+    assert back.ratio == pytest.approx(1 / there.ratio)
+    assert there.word == back.word
+    assert back.text == "1.30 times as fast"
+
+
+def test_nothing_is_sure_or_likely_if_other_programs_disturbed_half_of_the_processes(sides) -> None:
+    assert gap(*sides(1300, 1000, num=5, disturbed=2)).word == Word.sure
+    for num, disturbed in ((1, 1), (5, 3)):
+        found = gap(*sides(1300, 1000, num=num, disturbed=disturbed))
+        assert found.how_sure == "can't tell: other programs used the CPU meanwhile"
+    assert gap(*sides(6000, 1000, disturbed=1)).how_sure == "likely"
+
+
+def test_large_differences_tell_where_there_are_few_blocks(cells, maker) -> None:
+    def found(fast, *, is_beside=False):
+        records = []
+        for word, rate in (("bf16", fast), ("fp32", 1000)):
+            blocks = [Block(num_steps=1, num_samples=128, seconds=128 / rate)] * 2
+            record = maker.ok(maker.cell(precision=word), rate, blocks=blocks)
+            records.append(maker.beside_others(record) if is_beside else record)
+        return gap(*cells(records))
+
+    assert found(1600).how_sure == "likely"
+    assert found(1600, is_beside=True).how_sure == "can't tell: other programs used the CPU meanwhile"
+    assert found(1400).how_sure == "can't tell: too few blocks for an interval"
