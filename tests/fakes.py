@@ -384,8 +384,7 @@ def make_project(root: Path) -> Path:
 
     import numpy as np
 
-    from accelbench.data.arrays import Arrays, save_split
-    from accelbench.data.obtain import Obtained
+    from accelbench.data.arrays import Arrays, Obtained, save_split
     from accelbench.data.prepare import describe
 
     shutil.copytree(TESTS.parent / "conf", root / "conf")

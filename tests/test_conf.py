@@ -8,7 +8,7 @@ import torch
 from hydra import compose, initialize_config_dir
 from omegaconf import OmegaConf
 
-from accelbench.data import obtain
+from accelbench.data.sets import DATA_SETS
 from accelbench.devices.registry import fastest_for
 from accelbench.engines.networks import NETWORKS
 from accelbench.engines.pytorch import zoo
@@ -84,7 +84,7 @@ def test_what_can_be_chosen_is_what_there_is():
     assert names("tracking") == set(TRACKERS)
     assert names("executor") == set(Executor)
     assert set(config.Optimizer) == set(OPTIMIZERS)
-    assert names("data") == {*obtain.names(), MODULE, *OWN_DATA}
+    assert names("data") == {*DATA_SETS, MODULE, *OWN_DATA}
 
 
 @pytest.mark.parametrize("name", SHIPPED)

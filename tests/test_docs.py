@@ -13,8 +13,8 @@ from dvc.cli import parse_args
 from omegaconf import OmegaConf
 
 from accelbench.cli import main
-from accelbench.data.obtain import Target, find
 from accelbench.data.prepare import describe
+from accelbench.data.sets import find
 from accelbench.isolation import hosts
 from accelbench.isolation.hosts import Hosts
 from accelbench.schema import plan_file, record
@@ -78,7 +78,7 @@ def measured(tmp_path_factory):
     for name in ("random", "cats_vs_dogs"):  # planning reads only the manifest, not the pictures
         folder = root / "data" / name
         folder.mkdir()
-        describe(find("random").obtain(name, "auto", root, Target(folder, {})), name, folder)
+        describe(find("random").obtain(name, "auto", root, folder, {}), name, folder)
     (root / "my_package").mkdir()
     (root / "my_package/__init__.py").write_text("from my_package.nets import *\n")
     for folder in (root, root / "my_package"):

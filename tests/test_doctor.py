@@ -8,7 +8,7 @@ import pytest
 from rich.console import Console
 
 from accelbench.cli import main
-from accelbench.data.obtain import Obtained
+from accelbench.data.arrays import Obtained
 from accelbench.data.prepare import describe
 from accelbench.devices import packages
 from accelbench.devices.registry import look

@@ -8,10 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from accelbench.data.mnist_files import NAMES, like_mnist
-from accelbench.data.obtain import Target
+from accelbench.data.sets import MNIST_NAMES, like_mnist
 
-SHAPES = dict(zip(NAMES, [(6, 4, 3), (6,), (2, 4, 3), (2,)], strict=True))
+SHAPES = dict(zip(MNIST_NAMES, [(6, 4, 3), (6,), (2, 4, 3), (2,)], strict=True))
 
 
 @dataclass(frozen=True)
@@ -25,7 +24,7 @@ class SmallSet:
     def data_set(self):
         """Their data set, whose mirror can't be reached."""
         words = {"title": "Small", "home": "data/Small/raw", "classes": [*"0123456789"]}
-        return like_mnist([*self.sha256.values()], **words, mirrors=["http://127.0.0.1:9/"])
+        return like_mnist(*self.sha256.values(), **words, mirror="http://127.0.0.1:9/")
 
 
 @pytest.fixture
@@ -45,10 +44,10 @@ def small(tmp_path: Path) -> SmallSet:
 
 
 @pytest.fixture
-def target(tmp_path: Path) -> Target:
-    folder = tmp_path / "target"
+def out(tmp_path: Path) -> Path:
+    folder = tmp_path / "out"
     folder.mkdir()
-    return Target(folder, {"image_size": 64, "max_images": 1_000_000})
+    return folder
 
 
 @pytest.fixture(scope="session")

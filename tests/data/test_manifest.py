@@ -4,8 +4,16 @@ import json
 import numpy as np
 import pytest
 
-from accelbench.data.arrays import SPLITS, Arrays, array_path, check_arrays, digest_of, read_manifest, save_split
-from accelbench.data.obtain import Obtained
+from accelbench.data.arrays import (
+    SPLITS,
+    Arrays,
+    Obtained,
+    array_path,
+    check_arrays,
+    digest_of,
+    read_manifest,
+    save_split,
+)
 from accelbench.data.prepare import describe
 from accelbench.errors import DataError
 from accelbench.project import MANIFEST

@@ -4,8 +4,7 @@ import sys
 
 import pytest
 
-from accelbench.data.arrays import load_split, read_manifest
-from accelbench.data.obtain import Obtained
+from accelbench.data.arrays import Obtained, load_split, read_manifest
 from accelbench.data.prepare import replaced
 from accelbench.project import MANIFEST, Workplace
 from accelbench.stages import stage

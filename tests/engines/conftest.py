@@ -3,8 +3,7 @@ import sys
 import numpy as np
 import pytest
 
-from accelbench.data.arrays import Arrays, save_split
-from accelbench.data.obtain import Obtained
+from accelbench.data.arrays import Arrays, Obtained, save_split
 from accelbench.data.prepare import describe
 
 

@@ -80,7 +80,7 @@ def export(chosen: Namespace, console: Console) -> int:
 )
 def bundle(chosen: Namespace, console: Console) -> int:
     """Writes the archive."""
-    from accelbench.bundle.archive import pack
+    from accelbench.bundle import pack
     from accelbench.report.read import read_all
 
     place = workplace()
@@ -103,7 +103,7 @@ BUNDLE_HELP = "a file that `accelbench bundle` wrote"
 )
 def verify(chosen: Namespace, console: Console) -> int:
     """Checks the bundle without measuring, and prints the results."""
-    from accelbench.bundle.verify import NOT_SHOWN, verify
+    from accelbench.bundle import NOT_SHOWN, verify
     from accelbench.schema.record import listed
 
     verified = verify(Path(chosen.bundle))
@@ -128,8 +128,8 @@ def replay(chosen: Namespace, console: Console) -> int:
     budget_s = budget_in_s(chosen, "5m")
     if not 1 <= chosen.cells <= 100:
         raise UserError(f"--cells {chosen.cells}: should be from 1 to 100")
-    from accelbench.bundle.replay import replay
     from accelbench.isolation.hosts import Hosts
+    from accelbench.replay import replay
 
     with Hosts() as hosts:
         return replay(chosen.bundle, chosen.cells, budget_s, console, hosts, trusts=chosen.trust)

@@ -1,14 +1,12 @@
 """A prepared data set: its arrays, which every engine reads, and manifest.json, which describes the arrays."""
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
-from numpy.lib import format as npy
 from numpy.typing import NDArray
 
 from accelbench.errors import DataError, UnsupportedError
@@ -46,24 +44,15 @@ class Encoded:
         return self.content[start : int(self.ends[index])].tobytes()
 
 
-@contextmanager
-def row_file(path: Path, shape: tuple[int, ...]) -> Iterator[BinaryIO]:
-    """Opens a .npy file of uint8 for rows of the shape `shape`.
+@dataclass(frozen=True, kw_only=True)
+class Obtained:
+    """The description of a data set whose arrays have been written."""
 
-    The caller writes the rows as bytes, one after another. So all rows together may be larger than the memory.
-    """
-    with path.open("wb") as file:
-        start = _write_head(file, (0, *shape))
-        yield file
-        num_bytes = file.tell() - start
-        file.seek(0)
-        _write_head(file, (num_bytes // math.prod(shape), *shape))
-
-
-def _write_head(file: BinaryIO, shape: tuple[int, ...]) -> int:
-    # numpy pads the header so that the first axis can grow: its length does not depend on the number of rows.
-    npy.write_array_header_1_0(file, {"descr": "|u1", "fortran_order": False, "shape": shape})
-    return file.tell()
+    classes: Sequence[str] = ()  # names of the classes, in the order of their labels
+    source: str = ""  # where the data came from, in words, without absolute paths
+    # why this is a stand-in or a part of the data set; None for the whole real data set
+    stand_in_reason: str | None = None
+    refused: Sequence[str] = ()  # a line for each file that was left out: its name and the reason
 
 
 def label_type(num_classes: int) -> type[np.integer[Any]]:

@@ -1,4 +1,4 @@
-"""Turns pictures into arrays. The pictures of a folder or an untrusted archive are divided into splits and decoded."""
+"""Turns pictures into arrays. The pictures of a folder or of a zip archive are divided into splits and decoded."""
 
 import hashlib
 import lzma
@@ -7,120 +7,98 @@ import re
 import warnings
 import zipfile
 import zlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
-from functools import cached_property
+from io import BytesIO
 from itertools import groupby
 from pathlib import Path, PurePosixPath
+from tempfile import TemporaryDirectory
 
 import numpy as np
+from numpy.typing import NDArray
+from PIL import Image, ImageOps, UnidentifiedImageError
 
-from accelbench.data.arrays import SPLITS, array_path, label_type, row_file
-from accelbench.data.decode import decode
-from accelbench.data.obtain import Obtained
+from accelbench.data.arrays import SPLITS, Obtained, array_path, label_type
 from accelbench.devices.cpu import usable_cores
 from accelbench.errors import DataError
 
+Image.preinit()  # here, so that processes forked from this one inherit it
+
+# No photograph has more. A malicious picture (a decompression bomb) could otherwise fill the memory.
+MAX_PIXELS = 50_000_000
+# Pillow reads more formats. Some of them start programs (PostScript) or are not pictures.
+FORMATS = ("JPEG", "PNG", "GIF", "BMP", "WEBP")
+ENDINGS = {".jpg", ".jpeg", ".png", ".gif", ".bmp", ".webp"}
 MAX_FILE_BYTES = 64 << 20  # size of a picture file
 MAX_UNPACKED = 100  # unpacked bytes for each byte of an archive; pictures hardly shrink
 # The errors of reading a damaged or an encrypted archive.
-DAMAGED = (OSError, EOFError, zipfile.BadZipFile, zlib.error, lzma.LZMAError, RuntimeError, ValueError, MemoryError)
+DAMAGED = (EOFError, zipfile.BadZipFile, zlib.error, lzma.LZMAError, RuntimeError, ValueError, MemoryError)
 TEST_SHARE = 0.2
 SEED = 0
 MIN_PICTURES = 3  # pictures of a class that give a test split of one picture: round(0.2 * 3)
 MAX_THREADS = 8  # each thread holds a picture, of half a gigabyte at most
 CHUNK = 64  # pictures that are decoded before they are written; it bounds the memory
-ENDINGS = {".jpg", ".jpeg", ".png", ".gif", ".bmp", ".webp"}
 SPLIT_WORDS = {
     **dict.fromkeys(("train", "training", "training_set"), "train"),
     **dict.fromkeys(("test", "test_set", "val", "valid", "validation"), "test"),
 }
 
 
+def decode(content: bytes, side: int) -> NDArray[np.uint8]:
+    """Decodes a picture of one of `FORMATS`. The name of its file does not matter.
+
+    The Exif orientation is applied. Grey, palette and CMYK pictures become RGB; transparent pixels become white. If
+    there are several frames, the first is used. The picture is resized to `side` x `side` with Pillow's antialiased
+    bilinear filter; its aspect ratio is not kept. Pillow may warn of unusual Exif data.
+
+    Returns: uint8, side x side x 3.
+
+    Raises DataError: `content` is not a picture, or the picture is incomplete.
+    """
+    try:
+        with Image.open(BytesIO(content), formats=FORMATS) as image:
+            if image.width * image.height > MAX_PIXELS:
+                raise ValueError(f"too large: {image.width} x {image.height} pixels")
+            image.load()
+            with suppress(Exception):  # broken Exif data is ignored
+                ImageOps.exif_transpose(image, in_place=True)
+            return np.asarray(_rgb(image).resize((side, side), Image.Resampling.BILINEAR))
+    except UnidentifiedImageError as error:
+        raise DataError("no picture, or of an unknown format") from error
+    except Exception as error:  # Pillow's decoders raise errors of many types on broken input
+        raise DataError(f"not usable ({' '.join(str(error).split()) or type(error).__name__})") from error
+
+
+def _rgb(image: Image.Image) -> Image.Image:
+    if image.mode.startswith("I"):
+        raise ValueError("16 bits a pixel: Pillow would clip larger values at 255")
+    if image.has_transparency_data:  # an alpha channel, or one transparent colour
+        above = image.convert("RGBA")
+        image = Image.alpha_composite(Image.new("RGBA", above.size, "white"), above)
+    return image if image.mode == "RGB" else image.convert("RGB")
+
+
+def unpack(archive: Path, folder: Path) -> None:
+    """Unpacks a zip archive. Raises DataError: this is not a zip archive, it is damaged, or is a decompression bomb."""
+    try:
+        with zipfile.ZipFile(archive) as opened:
+            num_bytes = sum(member.file_size for member in opened.infolist())
+            if num_bytes > MAX_UNPACKED * archive.stat().st_size:
+                raise DataError(f"{archive}: unpacks to {num_bytes:,} bytes, above {MAX_UNPACKED} times its size")
+            opened.extractall(folder)
+    except DAMAGED as error:
+        raise DataError(f"{archive}: not a readable zip archive ({error})") from error
+
+
 @dataclass(frozen=True)
-class Folder:
-    """The files below a folder. Links to folders are listed but not followed."""
-
-    path: Path
-
-    def names(self) -> list[str]:
-        """Returns the names of all files and links below the folder. Raises DataError: a folder can't be read."""
-
-        def refuse(error: OSError) -> None:
-            raise DataError(f"{error.filename} is not a readable folder ({error.strerror})") from error
-
-        paths = []
-        for folder, folders, files in os.walk(self.path, onerror=refuse):
-            links = [name for name in folders if os.path.islink(os.path.join(folder, name))]
-            paths += [Path(folder, name) for name in files + links]
-        return [path.relative_to(self.path).as_posix() for path in paths]
-
-    def read(self, name: str) -> bytes:
-        """Returns the bytes of a file. Raises DataError: it is too large or no file. Raises OSError: the disk fails."""
-        path = self.path / name
-        if not path.is_file():
-            raise DataError("not a file, but a folder, a device or a link to nothing")
-        _check_size(path.stat().st_size, MAX_FILE_BYTES)
-        return path.read_bytes()
-
-
-@dataclass(frozen=True)
-class Zip:
-    """The files in a zip archive. They are not unpacked onto the disk, so their names can do no harm."""
-
-    path: Path
-    max_file_bytes: int = MAX_FILE_BYTES
-
-    @cached_property
-    def _archive(self) -> zipfile.ZipFile:
-        return zipfile.ZipFile(self.path)
-
-    def names(self) -> list[str]:
-        """Returns the names of the files. Raises DataError: this is not a zip archive, or is a decompression bomb."""
-        try:
-            members = self._archive.infolist()
-        except DAMAGED as error:
-            raise DataError(f"{self.path.name}: not a readable zip archive ({error})") from error
-        num_bytes = sum(member.file_size for member in members)
-        if num_bytes > MAX_UNPACKED * self.path.stat().st_size:
-            raise DataError(f"{self.path.name}: unpacks to {num_bytes:,} bytes, above {MAX_UNPACKED} times its size")
-        return [member.filename for member in members if not member.is_dir()]
-
-    def read(self, name: str) -> bytes:
-        """Returns the bytes of a file. Is safe in threads. Raises DataError: the file is damaged or too large."""
-        _check_size(self._archive.getinfo(name).file_size, self.max_file_bytes)
-        try:
-            return self._archive.read(name)
-        except DAMAGED as error:
-            raise DataError(f"damaged in the archive ({error})") from error
-
-
-Source = Folder | Zip
-
-
-def _check_size(num_bytes: int, most: int) -> None:
-    if num_bytes > most:
-        raise DataError(f"too large ({num_bytes:,} bytes)")
-
-
-def open_source(path: Path) -> Source:
-    """Opens a folder or a zip archive of pictures. Raises DataError: `path` is neither."""
-    if path.is_dir():
-        return Folder(path)
-    if not path.is_file():
-        raise DataError(f"{path} is neither a folder nor a zip archive")
-    return Zip(path)
-
-
-@dataclass
 class Picture:
     """A picture file."""
 
     name: str  # path within the source
     label: int  # index of its class
     split: str | None  # one of `SPLITS`; None if the path names no split
-    refused: str = ""  # why it was left out; empty if it was used, or before it is read
 
 
 # The names of the classes; the pictures, sorted by name; name of any other file -> why it is left out.
@@ -138,7 +116,7 @@ def find(names: Iterable[str], classes: Sequence[str] | None) -> Layout:
     surplus = {}
     paths = {}
     for name in sorted(names):
-        path = PurePosixPath(name.replace("\\", "/"))
+        path = PurePosixPath(name)
         is_hidden = any(part.startswith(".") for part in path.parts)
         if is_hidden or path.suffix.lower() not in ENDINGS:
             surplus[name] = "its name is not that of a picture"
@@ -205,8 +183,8 @@ def divide(pictures: Iterable[Picture]) -> dict[str, list[Picture]]:
     return {split: [chosen[index] for index in rng.permutation(len(chosen))] for split, chosen in splits.items()}
 
 
-def convert(source: Source, classes: Sequence[str] | None, side: int, folder: Path, *, max_images: int = 0) -> Obtained:
-    """Converts the pictures of `source` into arrays in `folder`. Large sets need no more memory than small ones.
+def convert(source: Path, classes: Sequence[str] | None, side: int, folder: Path, *, max_images: int = 0) -> Obtained:
+    """Converts the pictures of a folder or zip archive into arrays. Large sets need no more memory than small ones.
 
     `folder` gets {train,test}_{images,labels}.npy. For `data.pipeline=jpeg`, it also gets the bytes of the picture
     files (`Encoded`).
@@ -216,87 +194,96 @@ def convert(source: Source, classes: Sequence[str] | None, side: int, folder: Pa
         side: height and width of the images.
         max_images: how many pictures are used. They are chosen at random, the same share of each split. 0 means all.
 
-    Raises DataError: a split would have no picture of a class.
+    Raises DataError: `source` is neither a folder nor a zip archive, or a split would have no picture of a class.
     """
-    class_names, pictures, surplus = find(source.names(), classes)
+    if not source.is_dir():
+        if not source.is_file():
+            raise DataError(f"{source} is neither a folder nor a zip archive")
+        with TemporaryDirectory(dir=folder) as place:
+            unpack(source, Path(place))
+            return convert(Path(place), classes, side, folder, max_images=max_images)
+    names = []
+    for above, _, files in os.walk(source, onerror=_refuse):
+        names += [os.path.relpath(os.path.join(above, name), source) for name in files]
+    class_names, pictures, surplus = find(names, classes)
     splits = divide(pictures)
     part = ""
+    reason = None
     if 0 < max_images < len(pictures):
-        part = f"{max_images:,} of {len(pictures):,} pictures"
+        part = f"{max_images:,} of {len(pictures):,} pictures of "
+        reason = "max_images selects only a part of the data set"
         share = max_images / len(pictures)
         splits = {split: chosen[: round(share * len(chosen))] for split, chosen in splits.items()}
-    refused = [f"{name}: {reason}" for name, reason in surplus.items()]
-    _check_classes(splits, class_names, refused)
-    names: dict[bytes, str] = {}
+    refused = [f"{name}: {why}" for name, why in surplus.items()]
+    known: dict[bytes, str] = {}
     for split in reversed(SPLITS):  # test first: if a picture is in both splits, only the test set gets it
-        _write(source, splits[split], folder, split, side, names)
-        refused += _lines(splits[split])
-        splits[split] = [picture for picture in splits[split] if not picture.refused]
-        labels = [picture.label for picture in splits[split]]
+        labels = _write(source, splits[split], folder, split, side, known, refused)
+        if missing := [name for label, name in enumerate(class_names) if label not in labels]:
+            few = f"a class needs at least {MIN_PICTURES} pictures in folders; archives in folders are not read"
+            reasons = "\n  ".join(["", *refused[:5]])
+            raise DataError(f"no readable pictures of {', '.join(missing)} for {split} ({few}){reasons}")
+        for kind, shape in (("images", (side, side, 3)), ("encoded", ())):
+            raw = folder / kind
+            np.save(array_path(folder, split, kind), np.memmap(raw, np.uint8, "r").reshape(-1, *shape))
+            raw.unlink()
         np.save(array_path(folder, split, "labels"), np.array(labels, label_type(len(class_names))))
-    _check_classes(splits, class_names, refused)
-    return Obtained(refused=refused, part=part, classes=class_names)
+    return Obtained(classes=class_names, refused=refused, source=part, stand_in_reason=reason)
+
+
+def _refuse(error: OSError) -> None:
+    raise DataError(f"{error.filename} is not a readable folder ({error.strerror})") from error
 
 
 def _write(
-    source: Source,
+    source: Path,
     pictures: Sequence[Picture],
     folder: Path,
     split: str,
     side: int,
-    names: dict[bytes, str],
-) -> None:
-    """Writes the pictures of a split. Skips copies and unreadable pictures, and sets their `refused` to the reason.
+    known: dict[bytes, str],
+    refused: list[str],
+) -> list[int]:
+    """Writes the pictures of a split into the files `images` and `encoded`. Returns their labels.
 
-    `names`: digest of a file -> name of the first picture with this digest. If copies were not skipped, the training
+    Skips copies and unreadable pictures, and adds the reason to `refused`.
+
+    `known`: digest of a file -> name of the first picture with this digest. If copies were not skipped, the training
     set might contain a copy of a test picture.
     """
 
-    def read(picture: Picture) -> tuple[bytes, bytes] | None:
-        """Returns the bytes of the file and of its pixels. It runs in several threads, as Pillow releases the GIL."""
+    def read(picture: Picture) -> tuple[bytes, bytes] | str:
+        """Returns the bytes of the file and of its pixels, or an error. Threads call it, as Pillow releases the GIL."""
+        path = source / picture.name
+        if not path.is_file() or path.stat().st_size > MAX_FILE_BYTES:
+            return f"not a file of at most {MAX_FILE_BYTES:,} bytes"
+        content = path.read_bytes()
         try:
-            content = source.read(picture.name)
             return content, decode(content, side).tobytes()
         except DataError as error:
-            picture.refused = str(error)
-        except OSError as error:  # the disk fails
-            raise DataError(f"{picture.name}: not readable ({error.strerror})") from error
-        return None
+            return str(error)
 
+    labels = []
     sizes = []
     with (
         warnings.catch_warnings(action="ignore"),  # warnings of unusual Exif data, in all threads
-        row_file(array_path(folder, split, "images"), (side, side, 3)) as images,
-        row_file(array_path(folder, split, "encoded"), ()) as encoded,
+        (folder / "images").open("wb") as images,
+        (folder / "encoded").open("wb") as encoded,
         ThreadPoolExecutor(min(MAX_THREADS, usable_cores())) as pool,
     ):
         for start in range(0, len(pictures), CHUNK):
             chunk = pictures[start : start + CHUNK]
             for picture, done in zip(chunk, pool.map(read, chunk), strict=True):
-                if done is None:
+                if isinstance(done, str):
+                    refused.append(f"{picture.name}: {done}")
                     continue
                 content, pixels = done
-                first = names.setdefault(hashlib.sha256(content).digest(), picture.name)
+                first = known.setdefault(hashlib.sha256(content).digest(), picture.name)
                 if first != picture.name:
-                    picture.refused = f"the same bytes as {first}"
+                    refused.append(f"{picture.name}: the same bytes as {first}")
                     continue
                 images.write(pixels)
                 encoded.write(content)
+                labels.append(picture.label)
                 sizes.append(len(content))
     np.save(array_path(folder, split, "ends"), np.cumsum(sizes, dtype=np.int64))
-
-
-def _check_classes(splits: Mapping[str, Sequence[Picture]], classes: Sequence[str], refused: Sequence[str]) -> None:
-    for split, pictures in splits.items():
-        labels = {picture.label for picture in pictures}
-        if missing := [name for label, name in enumerate(classes) if label not in labels]:
-            few = f"a class needs at least {MIN_PICTURES} pictures in folders; archives in folders are not read"
-            raise DataError(f"no readable pictures of {', '.join(missing)} for {split} ({few}){_first(refused)}")
-
-
-def _lines(pictures: Iterable[Picture]) -> list[str]:
-    return [f"{picture.name}: {picture.refused}" for picture in pictures if picture.refused]
-
-
-def _first(refused: Sequence[str]) -> str:
-    return "\n  ".join([":", *refused[:5]]) if refused else ""
+    return labels

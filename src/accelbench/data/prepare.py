@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from accelbench.data.arrays import SPLITS, Arrays, digest_of, label_type, load_split, read_counts, save_split
-from accelbench.data.obtain import DataSet, Obtained, Target, find, listed
-from accelbench.data.pictures import DAMAGED, MIN_PICTURES, Folder, Picture, convert, divide
+from accelbench.data.arrays import SPLITS, Arrays, Obtained, digest_of, label_type, load_split, read_counts, save_split
+from accelbench.data.pictures import DAMAGED, MIN_PICTURES, Picture, convert, divide
+from accelbench.data.sets import DataSet, find, listed
 from accelbench.errors import DataError, UserError, did_you_mean
 from accelbench.lock import hold
 from accelbench.project import MANIFEST, Workplace, resolved
@@ -46,7 +46,7 @@ def prepare(place: Workplace, name: str, asked: Mapping[str, Any]) -> Obtained:
 
     def write(folder: Path) -> Obtained:
         try:
-            return data_set.obtain(name, source, place.cache, Target(folder, settings))
+            return data_set.obtain(name, source, place.cache, folder, settings)
         except DataError as error:
             raise DataError(f"data.{name}.source={source}: {error}\nChoose from: {SOURCES}.") from error
 
@@ -76,19 +76,18 @@ def describe(obtained: Obtained, name: str, folder: Path) -> None:
     for path in sorted(folder.glob("*.npy")):
         array = np.load(path, mmap_mode="r")
         files[path.name] = {"shape": list(array.shape), "dtype": array.dtype.name, "sha256": sha256_of(path)}
-    described: dict[str, Any] = {
+    counts = {}
+    for split in SPLITS if files else ():
+        nums = np.bincount(load_split(folder, split).labels, minlength=len(obtained.classes)).tolist()
+        counts[split] = dict(zip(obtained.classes, nums, strict=True))
+    described = {
         "name": name,
         "source": obtained.source,
         "stand_in": obtained.stand_in_reason is not None,
         "files": files,
-        "counts": {},
+        "counts": counts,
         "refused": list(obtained.refused),
     }
-    if files:
-        for split in SPLITS:
-            arrays = load_split(folder, split)
-            nums = np.bincount(arrays.labels, minlength=len(obtained.classes)).tolist()
-            described["counts"][split] = dict(zip(obtained.classes, nums, strict=True))
     write_json(folder / MANIFEST, {**described, "digest": digest_of(described)})
 
 
@@ -96,14 +95,15 @@ def _checked(name: str, data_set: DataSet, asked: Mapping[str, Any]) -> tuple[st
     """Checks the settings. Returns the source and a dict of all other settings. Missing settings get their defaults."""
     choices = [*data_set.settings, *(["source"] if data_set.home else [])]
     for key, value in asked.items():
+        flag = f"data.{name}.{key}"
         if key not in choices:
             has = ", ".join(choices) or "none"
-            raise UserError(f"data.{name}.{key}: unknown key.{did_you_mean(key, choices)} Choose from: {has}.")
+            raise UserError(f"{flag}: unknown key.{did_you_mean(key, choices)} Choose from: {has}.")
         most = MAX_SIDE if key == IMAGE_SIZE else MAX_SETTING
         if key == "source" and not (isinstance(value, str) and value.strip()):
-            raise UserError(f"data.{name}.source={value}: should be a word or a path. Choose from: {SOURCES}.")
+            raise UserError(f"{flag}={value}: should be a word or a path. Choose from: {SOURCES}.")
         if key != "source" and not (type(value) is int and 1 <= value <= most):
-            raise UserError(f"data.{name}.{key}={value}: should be a whole number from 1 to {most}")
+            raise UserError(f"{flag}={value}: should be a whole number from 1 to {most}")
     settings = {**data_set.settings, **asked}
     return settings.pop("source", "auto"), settings
 
@@ -114,7 +114,7 @@ def replaced(place: Workplace, name: str, write: Callable[[Path], Obtained]) -> 
     A folder can't replace another folder in one step. So the old folder is removed before the new one is renamed. If
     the process is killed between these two steps, the data set is missing.
 
-    Raises BusyError: another process is replacing the same folder. Raises DataError: the folder can't be written.
+    Raises BusyError: another process is replacing the same folder. Raises DataError: a file can't be read or written.
     """
     path = resolved(place.data / name)
     new = path.with_name(f".{path.name}.new")
@@ -131,7 +131,7 @@ def replaced(place: Workplace, name: str, write: Callable[[Path], Obtained]) -> 
             finally:
                 shutil.rmtree(new, ignore_errors=True)
     except OSError as error:
-        raise DataError(f"{path}: not written ({error})") from error
+        raise DataError(f"{path}: not prepared ({error})") from error
     return obtained
 
 
@@ -151,7 +151,7 @@ def prepare_own(place: Workplace, data: DataSpec) -> Obtained:
     def write(folder: Path) -> Obtained:
         try:
             if path.is_dir():
-                obtained = convert(Folder(path), None, data.args[IMAGE_SIZE], folder)
+                obtained = convert(path, None, data.args[IMAGE_SIZE], folder)
                 return replace(obtained, source=f"pictures of the folder {path.name}")
             return _write_arrays(path, folder)
         except DataError as error:
@@ -198,7 +198,7 @@ def _read_arrays(path: Path) -> tuple[Arrays, Arrays]:
                 rows = divide(Picture(f"{row:012}", int(label), None) for row, label in enumerate(every.labels))
                 train, test = ([int(row.name) for row in rows[split]] for split in SPLITS)
                 return every.part(train), every.part(test)
-    except (*DAMAGED, TypeError) as error:
+    except (*DAMAGED, OSError, TypeError) as error:
         raise DataError(f"not readable as an .npz file of arrays ({error})") from error
     raise DataError(f"its arrays are {', '.join(sorted(names)[:8]) or 'none'}; {EXPECTED}")
 

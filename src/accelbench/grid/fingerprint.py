@@ -96,8 +96,8 @@ ROOMS = (
     "judging/roofline.py",
     "judging/verdict.py",
     "data/arrays.py",
-    "data/decode.py",
     "data/order.py",
+    "data/pictures.py",
     "schema/cell.py",
     "schema/measurement.py",
     "engines/pytorch/probe.py",  # its results judge the cells of every engine

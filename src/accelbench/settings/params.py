@@ -10,7 +10,7 @@ from msgspec import Struct
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from accelbench.data.obtain import find
+from accelbench.data.sets import find
 from accelbench.errors import UnknownChoiceError, UserError
 from accelbench.judging.costs import Cost
 from accelbench.project import PARAMS, RESULTS, resolved

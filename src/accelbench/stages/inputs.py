@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from accelbench import project
-from accelbench.data import obtain
+from accelbench.data import sets
 from accelbench.schema.serialize import write_json
 from accelbench.settings import params
 
@@ -19,7 +19,7 @@ def list_source(_: "Console", name: str) -> None:
     """Writes data/.sources/<name>.json, the files of the data set's source."""
     place = project.pipelines_place()
     source = str(params.data_settings(place.project, name).get("source"))
-    _write_if_changed(place.data / ".sources" / f"{name}.json", obtain.source_files(place.cache, name, source))
+    _write_if_changed(place.data / ".sources" / f"{name}.json", sets.source_files(place.cache, name, source))
 
 
 def prepare_data(_: "Console", name: str) -> None:
@@ -27,7 +27,7 @@ def prepare_data(_: "Console", name: str) -> None:
     from accelbench.data import prepare  # not at the top: it imports NumPy
 
     place = project.pipelines_place()
-    obtain.find(name)  # refuses an unknown name; the message lists all data sets
+    sets.find(name)  # refuses an unknown name; the message lists all data sets
     obtained = prepare.prepare(place, name, params.data_settings(place.project, name))
     if warning := prepare.warning(name, obtained):
         print(warning, file=sys.stderr)

@@ -1,12 +1,11 @@
 """The engine on colour pictures, decoded in advance or for each batch, and on random images."""
 
-from io import BytesIO
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from PIL import Image
 
-from accelbench.data.obtain import Obtained
 from accelbench.data.pictures import convert
 from accelbench.data.prepare import describe
 from accelbench.engines.pytorch import engine
@@ -20,29 +19,15 @@ pytestmark = [IGNORES_LIGHTNINGS_WARNINGS, FORKS]
 PETS = ModelSpec(name="pets_cnn", input_shape=(3, 24, 24), num_classes=2)
 
 
-class Two:
-    """Pictures of two classes: red or blue, with noise."""
-
-    def names(self):
-        return [f"{kind}.{number}.png" for kind in ("cat", "dog") for number in range(40)]
-
-    def room(self, name):
-        return 10_000
-
-    def read(self, name):
-        kind, number, _ = name.split(".")
-        pixels = np.random.default_rng(int(number)).integers(0, 128, (30, 30, 3), dtype=np.uint8)
-        pixels[..., 0 if kind == "cat" else 2] += 100
-        content = BytesIO()
-        Image.fromarray(pixels).save(content, "PNG")
-        return content.getvalue()
-
-
 @pytest.fixture(scope="module")
 def pets(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("pets")
-    convert(Two(), ("cat", "dog"), 24, folder)
-    describe(Obtained(classes=("cat", "dog"), source="two colours"), "cats_vs_dogs", folder)
+    """Pictures of two classes: red or blue, with noise."""
+    pictures, folder = tmp_path_factory.mktemp("pictures"), tmp_path_factory.mktemp("pets")
+    for number in range(80):
+        pixels = np.random.default_rng(number // 2).integers(0, 128, (30, 30, 3), dtype=np.uint8)
+        pixels[..., 2 * (number % 2)] += 100
+        Image.fromarray(pixels).save(pictures / f"{('cat', 'dog')[number % 2]}.{number // 2}.png")
+    describe(replace(convert(pictures, ("cat", "dog"), 24, folder), source="two colours"), "cats_vs_dogs", folder)
     return folder
 
 

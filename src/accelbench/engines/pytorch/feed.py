@@ -121,7 +121,7 @@ class JpegFeed(_OrderedFeed):
 
 class _Pictures(Dataset[Batch]):
     def __init__(self, encoded: Encoded, side: int, labelled: bool) -> None:
-        from accelbench.data.decode import decode  # imports PIL, which only pictures need
+        from accelbench.data.pictures import decode  # imports PIL, which only pictures need
 
         self.decode = decode
         self.encoded = encoded

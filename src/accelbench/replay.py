@@ -16,7 +16,7 @@ from accelbench.answers.cells import MIN_PROCESSES, Process
 from accelbench.answers.gaps import Gap, Word, gap
 from accelbench.answers.jobs import Job, jobs
 from accelbench.answers.sureness import SpeedRatio, Verdict, compare_processes
-from accelbench.bundle.verify import verify
+from accelbench.bundle import verify
 from accelbench.devices.cpu import usable_cores
 from accelbench.errors import UserError
 from accelbench.grid.own_code import check_own_code
@@ -24,7 +24,7 @@ from accelbench.grid.plan import skip_reason
 from accelbench.isolation.hosts import Hosts
 from accelbench.presentation import counted, say, significant
 from accelbench.project import RUNS
-from accelbench.schema.cell import Cell, KerasSettings
+from accelbench.schema.cell import Cell
 from accelbench.schema.vocab import SERVING, Library, Protocol
 from accelbench.settings.compose import one_cell
 from accelbench.sweep import run as sweep
@@ -113,11 +113,9 @@ def _why_not(cell: Cell, trusts: bool) -> str | None:
     """Returns the reason why a cell can't be measured here, or None."""
     if cell.protocol in NO_SPEED:
         return f"protocol={cell.protocol} has no speed to compare"
-    for name, num in (("threads", cell.threads), ("server.workers", cell.num_instances)):
-        if num is not None and num > usable_cores():
-            return f"{name}={num}: this machine has {usable_cores()} cores"
+    if (cell.threads or 0) > usable_cores():
+        return f"threads={cell.threads}: this machine has {usable_cores()} cores"
     named = [*cell.own_code.values(), *filter(None, [cell.python, cell.model.weights_file, cell.data.path])]
-    named += [f"engine.tpu={cell.keras.tpu}"] if cell.keras and cell.keras.tpu != KerasSettings.tpu else []
     named += [f"model.args.{name}" for name in cell.model.args if cell.model.library != Library.accelbench]
     if named and not trusts:
         return f"{named[0]} is not in the bundle, so this machine may have another one: use --trust to allow it"

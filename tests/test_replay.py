@@ -5,18 +5,18 @@ import io
 import pytest
 from rich.console import Console
 
-from accelbench.bundle.archive import pack
-from accelbench.bundle.replay import replay
+from accelbench.bundle import pack
 from accelbench.cli import main
 from accelbench.project import RECORDS
+from accelbench.replay import replay
 from accelbench.report.read import read_all
 from accelbench.schema.cell import ModelSpec
 from accelbench.schema.measurement import Block
 from accelbench.schema.vocab import Device, Library
-from bundle.test_bundle import changed
 from fakes import make_cell, make_measurement, make_record, write_sweep
 from marks import slow
 from sweep.conftest import project, shared  # noqa: F401
+from tests.test_bundle import changed
 
 BUDGET_S = 120.0
 
@@ -89,7 +89,7 @@ def test_what_is_not_measured_says_why(shared, project, changes, num, budget_s, 
 def test_what_is_no_bundle_or_a_wrong_one_is_refused(project, capsys):  # noqa: F811
     bundled(project, TRUE)
     changed(project / "theirs.zip", lambda files: files.update({"cells.csv": b""}), fix=True)
-    for name, problem in (("none.zip", "zip: no such file"), ("other.zip", "not replayed")):
+    for name, problem in (("none.zip", "No such file"), ("other.zip", "not replayed")):
         assert main(["replay", name]) == 2
         assert problem in capsys.readouterr().err
     assert main(["replay", "--cells=0", "theirs.zip"]) == 2
