@@ -54,8 +54,6 @@ def test_a_network_runs_as_asked_and_gives_what_torch_gives(hosts, digits, engin
     assert measurement.artifact_bytes > 4 * measurement.num_params
     if engine in HAVE_FORMATS:
         assert measurement.formats == {"float32": 3}
-        assert sum(operator.num_calls for operator in measurement.operators) >= 3
-        assert sum(operator.share for operator in measurement.operators) == pytest.approx(1)
     row = summarise(replace(make_record(), cell=cell, measurement=measurement))
     assert (row["export_s"], row["compile_s"]) == (measurement.export_s, measurement.compile_s)
     assert min(row["export_s"], row["compile_s"]) > 0

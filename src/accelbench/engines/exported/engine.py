@@ -8,7 +8,7 @@ import importlib
 import json
 import tempfile
 import time
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -25,7 +25,7 @@ from accelbench.engines.formats import INTEGERS, word_for
 from accelbench.engines.pytorch import zoo
 from accelbench.engines.pytorch.backends import Backend
 from accelbench.engines.pytorch.feed import Feed
-from accelbench.engines.pytorch.flops import busiest_of, count
+from accelbench.engines.pytorch.flops import count
 from accelbench.engines.pytorch.module import ImageTask, InferStep, Program
 from accelbench.engines.pytorch.network_and_data import workload_of
 from accelbench.engines.pytorch.outputs import NetworkOutputs
@@ -75,7 +75,6 @@ class EngineReport:
     computed: str  # the dtype of weights and matrix products, by its name in NumPy
     threads: int  # number of threads that compute
     formats: Mapping[str, int] = field(default_factory=dict)  # format -> number of matrix products in this format
-    times: Sequence[tuple[str, float]] = ()  # (name, seconds) of each operator in one profiled call, in order
 
 
 class Compiler:
@@ -113,7 +112,7 @@ class Compiler:
         raise NotImplementedError
 
     def ran(self, inputs: Inputs) -> EngineReport:
-        """Reports what ran. May run the network again under a profiler, so call it after the measurement."""
+        """Reports what ran. May run the network again, so call it after the measurement."""
         raise NotImplementedError
 
 
@@ -310,10 +309,6 @@ class _Run(NetworkOutputs):
 
     def observe(self) -> Observed:
         ran = self.ran = self.compiler.ran(self._inputs())
-        seconds: dict[str, float] = defaultdict(float)
-        for name, took_s in ran.times:
-            seconds[name] += took_s
-        self.operators = busiest_of(seconds, Counter(name for name, _ in ran.times))
         nums: Counter[str] = Counter()
         for name, num in ran.formats.items():
             nums[Precision.int8 if name in INTEGERS else name] += num

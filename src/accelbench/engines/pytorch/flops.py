@@ -282,15 +282,9 @@ def busiest(backend: Backend) -> Clock[list[Operator]]:
     # Events of the CPU are operators. Events of the GPU are kernels.
     events = [event for event in profiled.key_averages() if event.device_type.name == "CPU"]
     time_of = attrgetter("self_device_time_total" if on_gpu else "self_cpu_time_total")
-    times = {event.key: time_of(event) for event in events}
-    return busiest_of(times, {event.key: event.count for event in events})
-
-
-def busiest_of(times: Mapping[str, float], calls: Mapping[str, int]) -> list[Operator]:
-    """Returns at most `MAX_OPERATORS` operators, the slowest first. The keys of `times` and `calls` are names."""
-    total = sum(times.values())
-    names = sorted(times, key=times.__getitem__, reverse=True)[:MAX_OPERATORS]
-    return [Operator(name=name, num_calls=calls[name], share=times[name] / total) for name in names if times[name]]
+    total = sum(map(time_of, events))
+    slowest = sorted(filter(time_of, events), key=time_of, reverse=True)[:MAX_OPERATORS]
+    return [Operator(name=event.key, num_calls=event.count, share=time_of(event) / total) for event in slowest]
 
 
 @functools.cache
