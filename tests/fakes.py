@@ -341,7 +341,7 @@ def run(
     if fault.startswith("serve"):
         num_late = {"serve late": 2, "serve later": 99}.get(fault, 0) if cell.protocol == Protocol.server else 0
         defects = ["requests were issued .72 ms late"] if cell.repeat < num_late else []
-        serving = make_serving(cell, alone_s=0.06 if fault == "serve slowly" else 0.01, is_late=bool(defects))
+        serving = make_serving(cell, alone_s=0.06 if fault == "serve slowly" else 0.01)
         return make_measurement(serving=serving, defects=defects, blocks=blocks)
     if fault == "of numpy":
         import numpy as np

@@ -16,7 +16,7 @@ from accelbench.judging.verdict import judge
 from accelbench.schema.cell import Server
 from accelbench.schema.measurement import Block
 from accelbench.schema.vocab import EXPORTING, Engine, Protocol, Status
-from accelbench.serving import batcher
+from accelbench.serving import server as serving
 from engines.exported.test_engine import SMALL, marked
 from engines.pytorch.test_batches import own_cell
 from fakes import make_cell, make_record
@@ -103,7 +103,7 @@ def test_a_request_that_raises_is_counted(tmp_path, for_ever):
 
 
 def test_the_output_is_checked_even_if_requests_still_waited_at_the_end(tmp_path, monkeypatch):
-    monkeypatch.setattr(batcher, "LONGEST_NS", 20_000_000)
+    monkeypatch.setattr(serving, "LONGEST_NS", 20_000_000)
     server = Server(rate=1e5, duration_s=1.0, latency_ms=1.0)
     measurement = engine.run(own_cell("TwoInputs", "two_inputs", **SERVES | {"server": server}), tmp_path)
     assert measurement.serving.num_errors > 0

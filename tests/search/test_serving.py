@@ -18,7 +18,7 @@ from accelbench.schema.cell import Server
 from accelbench.schema.vocab import Protocol, Verdict
 from accelbench.search.base import BaseSearch
 from accelbench.search.serving import Candidate, search
-from accelbench.serving.batcher import num_requests
+from accelbench.serving.server import num_requests
 from accelbench.stats.request_latencies import Probe, Run, num_requests_for, rate_interval, verdict
 from fakes import make_cell, make_options
 from search.test_search import written

@@ -13,10 +13,8 @@ import pytest
 from accelbench.errors import UserError
 from accelbench.isolation.usage_sampler import children
 from accelbench.schema.cell import Server
-from accelbench.schema.vocab import Protocol
-from accelbench.serving import server as serving
-from accelbench.serving.batcher import due_ns, num_requests
-from accelbench.serving.server import Service, serve
+from accelbench.schema.vocab import Protocol, Verdict
+from accelbench.serving.server import TIME_LIMIT, Service, due_ns, lateness, num_requests, serve, summarised
 
 NUM = 50
 
@@ -41,15 +39,17 @@ def others(served):
 
 def test_every_request_is_answered_in_order_by_one_worker_and_no_earlier_than_it_can_be():
     served = run(make(), rate=150.0)
-    assert [len(times) for times in (served.due, served.issued, served.dispatched, served.done)] == [NUM] * 4
-    assert (served.due <= served.issued).all()
-    assert (served.issued <= served.dispatched).all()
-    assert (served.done - served.dispatched >= 5e6).all()
-    assert (served.dispatched[1:] >= served.done[:-1]).all()
-    assert (served.done - served.due).max() > 6e6  # some requests waited in the queue
-    assert (served.batches, served.num_padded, served.num_errors) == ({1: NUM}, 0, 0)
-    assert (served.error, served.ended_early, others(served)) == (None, None, [])
-    assert served.busy_ns == (served.done - served.dispatched).sum()
+    due, issued, dispatched, done = served.times
+    assert served.times.shape == (4, NUM)
+    assert (due <= issued).all()
+    assert (issued <= dispatched).all()
+    assert (done - dispatched >= 5e6).all()
+    assert (dispatched[1:] >= done[:-1]).all()
+    assert (done - due).max() > 6e6  # some requests waited in the queue
+    kept = served.serving
+    assert (kept.batches, kept.num_padded, kept.num_errors) == ({"1": NUM}, 0, 0)
+    assert (kept.error, kept.ended_early, others(served)) == (None, None, [])
+    assert kept.busy_share == pytest.approx((done - dispatched).sum() / 1e9 / kept.duration_s)
 
 
 @pytest.mark.parametrize(
@@ -64,8 +64,8 @@ def test_a_batch_is_computed_once_it_is_full_or_its_oldest_request_has_waited(ma
     batches = []
     served = run(make(batches.append, max_batch=max_batch, sizes=sizes), rate=1000.0, num=3, max_delay_ms=delay_ms)
     assert batches == joined
-    assert served.num_padded == sum(map(len, joined)) - 3
-    waited_ms = (served.dispatched[0] - served.due[0]) / 1e6
+    assert served.serving.num_padded == sum(map(len, joined)) - 3
+    waited_ms = (served.times[2, 0] - served.times[0, 0]) / 1e6
     assert waited_ms >= 300 if max_batch == 8 else waited_ms < 9e3
 
 
@@ -82,7 +82,7 @@ def test_workers_compute_at_the_same_time_each_in_the_thread_that_was_prepared()
 
     prepare = lambda index: prepared.update({index: threading.get_ident()})  # noqa: E731
     served = run(make(worker(0), worker(1), prepare=prepare), rate=1000.0)
-    assert (served.num_errors, served.num_workers) == (0, 2)
+    assert served.serving.num_errors == 0
     assert {index: {ident} for index, ident in prepared.items()} == threads
     assert prepared[0] == threading.get_ident() != prepared[1]
     assert set(threading.enumerate()) <= earlier
@@ -100,8 +100,9 @@ def test_what_raises_is_a_miss_and_its_first_error_is_kept(protocol, rate, num, 
             raise ValueError(f"one\nof {len(batch)}")
 
     served = run(make(fails, max_batch=size), protocol, rate=rate)  # a closed loop runs the fewest queries
-    assert (len(served.due), served.num_errors, served.error) == (num, 2, f"ValueError: one of {size}")
-    assert np.flatnonzero(served.done < 0).tolist() == [3, 5]
+    kept = served.serving
+    assert (kept.num_requests, kept.num_errors, kept.error) == (num, 2, f"ValueError: one of {size}")
+    assert np.flatnonzero(served.times[3] < 0).tolist() == [3, 5]
     assert others(served) == []
 
 
@@ -135,28 +136,29 @@ def test_a_killed_generator_makes_the_run_invalid():
             os.kill(_generators()[0], signal.SIGKILL)
 
     served = run(make(kills))
-    assert 10 < len(served.due) < NUM
-    assert served.num_errors == 0
-    assert others(served) == [f"the process that issues requests ended after {len(served.due)} of {NUM}"]
+    assert 10 < served.serving.num_requests < NUM
+    assert served.serving.num_errors == 0
+    num = served.serving.num_requests
+    assert others(served) == [f"the process that issues requests ended after {num} of {NUM}"]
 
 
 def test_late_requests_make_the_run_invalid():
     due = due_ns(1000, 100.0, seed=1)
     server = Server(rate=100.0, latency_ms=50.0)
     few_late = due + 600_000 * (np.arange(1000) % 200 == 0)  # 0.5 % are late
-    assert list(serving._lateness(due, due + 400_000, server)) == list(serving._lateness(due, few_late, server)) == []
-    (late,) = serving._lateness(due, due + 600_000, server)
-    assert late.startswith("requests were issued 0.6 ms late (p99), above the limit of 0.5 ms")
-    (late,) = serving._lateness(due, few_late, replace(server, percentile=99.9))
+    assert lateness(due, due + 400_000, server) == lateness(due, few_late, server) == []
+    (late,) = lateness(due, due + 600_000, server)
+    assert late.startswith("requests were issued 0.6 ms late (p99), above 1 % of server.latency_ms: use fewer threads")
+    (late,) = lateness(due, few_late, replace(server, percentile=99.9))
     assert "0.6 ms late (p99.9)" in late
 
 
 def test_a_run_ends_early_once_a_request_waits_for_long_with_the_requests_whose_fate_is_known():
     served = run(make(sleeps(0.02)), rate=500.0, num=20_000, latency_ms=10.0)
-    assert re.fullmatch(r"\d+ requests wait, the first of them for 2.\d s", served.ended_early)
-    answered, missed = served.done >= 0, served.done < 0
+    assert re.fullmatch(r"\d+ requests wait, the first of them for 2.\d s", served.serving.ended_early)
+    answered = served.times[3] >= 0
     assert 50 < answered.sum() < 1000
-    assert missed.sum() == served.num_errors > 0
+    assert (~answered).sum() == served.serving.num_errors > 0
     assert answered[: answered.sum()].all()
     assert others(served) == []
 
@@ -164,17 +166,18 @@ def test_a_run_ends_early_once_a_request_waits_for_long_with_the_requests_whose_
 @pytest.mark.parametrize("protocol", [Protocol.server, Protocol.offline])
 def test_a_run_ends_early_at_the_cells_time_limit(protocol):
     served = run(make(sleeps(0.01), max_batch=2), protocol, num=1000, until_s=time.perf_counter() + 0.4)
-    assert served.ended_early == "the cell's time limit"
-    assert 0 < len(served.due) <= 80
+    assert served.serving.ended_early == "the cell's time limit"
+    assert 0 < served.serving.num_requests <= 80
     with pytest.raises(RuntimeError, match="no request was answered: the cell's time limit"):
         run(make(), protocol, until_s=0.0)
 
 
 def test_offline_all_requests_are_due_at_once_and_batches_are_full():
     served = run(make(sleeps(0.005), sleeps(0.005), max_batch=4), Protocol.offline, num=10)
-    assert set(served.due) == set(served.issued) == {served.dispatched.min()}
-    assert set(served.batches) == {4}
-    assert served.done.max() - served.due[0] >= 1e8
+    due, issued, dispatched, done = served.times
+    assert set(due) == set(issued) == {dispatched.min()}
+    assert set(served.serving.batches) == {"4"}
+    assert done.max() - due[0] >= 1e8
 
 
 def test_arrivals_have_the_rate_and_are_as_irregular_as_a_poisson_process():
@@ -192,3 +195,62 @@ def test_too_many_requests_are_refused():
     for rate in (1.1e5, 1e308):
         with pytest.raises(UserError, match="more than 2,000,000 requests in server.duration_s=20: use a lower rate"):
             num_requests(Server(rate=rate, duration_s=20.0))
+
+
+MS = 1_000_000  # nanoseconds
+
+
+def times_of(due, late_ns=MS // 10, failed=()):
+    """The times of requests that one worker computes one after another, each in 10 ms."""
+    dispatched, free = np.zeros_like(due), 0
+    for place, at in enumerate(due):
+        dispatched[place] = max(at + late_ns, free)
+        free = dispatched[place] + 10 * MS
+    done = dispatched + 10 * MS
+    done[list(failed)] = -1
+    return np.stack([due, due + late_ns, dispatched, done])
+
+
+def of(times, protocol=Protocol.server, ended_early=None, **server):
+    known = {"seed": 3, "ended_early": ended_early, "busy_s": times.shape[1] / 100}
+    return summarised(times, protocol, Server(**server), **known)
+
+
+def test_rates_latencies_and_where_the_time_went_are_those_of_the_requests():
+    times = times_of(due_ns(4000, 50, seed=1))
+    due, _, dispatched, done = times
+    kept = of(times, latency_ms=80)
+    assert (kept.seed, kept.num_requests, kept.num_errors) == (3, 4000, 0)
+    assert (kept.offered_per_s, kept.served_per_s, kept.duration_s) == pytest.approx((50, 50, 80), rel=0.01)
+    assert (kept.compute_s, kept.busy_share, kept.late_p99_s) == pytest.approx((0.01, 0.5, 0.0001), rel=0.01)
+    assert kept.queue_s == pytest.approx(np.mean(dispatched - due) / 1e9)
+    latencies = np.sort(done - due) / 1e9
+    assert [quantile.percentile for quantile in kept.latencies] == [50, 90, 99, 99.9]
+    for quantile in kept.latencies[:3]:
+        assert quantile.seconds == latencies[int(quantile.percentile * 40) - 1]
+        assert quantile.low <= quantile.seconds < quantile.high
+    assert kept.latencies[3].seconds is None  # 4,000 requests are too few
+    assert (kept.verdict, kept.num_missed) == (Verdict.passes, np.count_nonzero(latencies > 0.08))
+    assert kept.miss_share_low <= kept.num_missed / 4000 < kept.miss_share_high < 0.01
+    assert of(times, latency_ms=12).verdict == Verdict.fails
+    assert of(times, ended_early=TIME_LIMIT, latency_ms=80).verdict == Verdict.unknown
+
+
+def test_a_request_without_an_answer_is_a_miss_and_not_served():
+    due = due_ns(4000, 50, seed=1)
+    kept = of(times_of(due, failed=range(0, 4000, 25)), latency_ms=80)
+    assert (kept.num_errors, kept.num_missed) == (160, 160 + of(times_of(due), latency_ms=80).num_missed)
+    assert kept.verdict == Verdict.fails
+    assert kept.served_per_s == pytest.approx(48, rel=0.01)
+    assert [quantile.seconds is None for quantile in kept.latencies] == [False, False, True, True]
+    nothing = of(times_of(due, failed=range(4000)))
+    assert (nothing.served_per_s, nothing.compute_s, nothing.verdict) == (0, None, Verdict.fails)
+
+
+def test_queries_one_after_another_have_percentiles_and_no_verdict_and_a_pile_has_neither():
+    kept = of(times_of(np.arange(100) * 10 * MS, late_ns=0), Protocol.single_stream)
+    assert (kept.verdict, kept.num_missed, kept.late_p99_s) == (None, None, None)
+    assert [quantile.seconds for quantile in kept.latencies] == [0.01, 0.01, None, None]
+    assert (kept.offered_per_s, kept.served_per_s, kept.busy_share) == (100, 100, 1)
+    pile = of(times_of(np.zeros(64, np.int64), late_ns=0), Protocol.offline)
+    assert (pile.served_per_s, pile.latencies) == (100, [])

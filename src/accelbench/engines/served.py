@@ -3,6 +3,7 @@
 import time
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,11 +14,10 @@ from accelbench.measuring.runner import Step, Timing
 from accelbench.measuring.schedule import boot_s
 from accelbench.schema.cell import MAX_SEED, Cell, Window
 from accelbench.schema.measurement import Block
+from accelbench.schema.serialize import sha256_of, writing
 from accelbench.schema.vocab import Protocol, Stop
 from accelbench.serving import server
-from accelbench.serving.batcher import TIME_LIMIT
-from accelbench.serving.server import ONE_AT_A_TIME, Served, Service
-from accelbench.serving.summary import ROWS, summarised, write_times
+from accelbench.serving.server import ONE_AT_A_TIME, TIME_LIMIT, Served, Service
 
 if TYPE_CHECKING:
     from accelbench.engines.cell_run import CellRun
@@ -105,27 +105,39 @@ def serve(run: "CellRun", step: Step) -> None:
     served = server.serve(service, cell.protocol, cell.server, seed, run.limits.ends.timeout_s)
     timing.compiled_in_steady_state += run.backend.compiles()[0]
     _note_times(cell, timing, served)
-    timing.stop = Stop.timeout if served.ended_early == TIME_LIMIT else None
+    timing.stop = Stop.timeout if served.serving.ended_early == TIME_LIMIT else None
     run.defects += served.defects
-    rows = [getattr(served, row) for row in ROWS]
-    digest = None if run.requests_path is None else write_times(rows, run.requests_path)
     run.step = step
-    run.serving = replace(summarised(served, cell), sizes=list(sizes), requests_digest=digest)
-    if served.error:
+    digest = None if run.requests_path is None else write_times(served.times, run.requests_path)
+    run.serving = replace(served.serving, requests_digest=digest)
+    if served.serving.error:
         run.observations.unchecked[OUTPUT] = "the model failed for some requests"
     else:  # the output check reads the last batch, which must be full
         workers[0].result_of(batch_of(run, pool, cell.batch_size))
 
 
+def write_times(times: NDArray[np.int64], path: Path) -> str:
+    """Writes the times of requests (see `Served`) into a .npy file. Returns the sha256 of the file.
+
+    If writing raises OSError, a file that was at `path` before stays unchanged.
+    """
+    with writing(path) as written:
+        with written.open("wb") as file:
+            np.save(file, times, allow_pickle=False)
+        return sha256_of(written)
+
+
 def _note_times(cell: Cell, timing: Timing, served: Served) -> None:
     """Stores when serving began and ended. With `protocol=offline`, also stores timed blocks (`blocks_of`)."""
-    if (done := np.sort(served.done[served.done >= 0])).size == 0:
+    due, _, dispatched, done = served.times
+    done = np.sort(done[done >= 0])
+    if not done.size:
         return
     since_boot_s = boot_s() - time.monotonic()
-    timing.steady_boot_s = int(served.due.min()) / 1e9 + since_boot_s, int(done[-1]) / 1e9 + since_boot_s
+    timing.steady_boot_s = int(due.min()) / 1e9 + since_boot_s, int(done[-1]) / 1e9 + since_boot_s
     timing.num_steady_samples = len(done) * ONE_AT_A_TIME.get(cell.protocol, (1, 1))[0]
     if cell.protocol == Protocol.offline:
-        timing.blocks = blocks_of(done, int(served.dispatched[served.dispatched >= 0].min()))
+        timing.blocks = blocks_of(done, int(dispatched.min()))
 
 
 def blocks_of(done: NDArray[np.int64], began: int) -> list[Block]:

@@ -174,8 +174,7 @@ class Serving:
     queue_s: Seconds | None = None  # mean time from a request's due time until its batch began
     compute_s: Seconds | None = None  # mean time from the begin of a request's batch until its end
     busy_share: Share | None = None  # share of the workers' time in which they computed
-    is_late: bool = False  # whether requests were issued so late that they no longer follow the requested rate
-    late_p99_s: Seconds | None = None  # 99th percentile of that delay
+    late_p99_s: Seconds | None = None  # 99th percentile of the time from a request's due time until it was issued
     requests_digest: Digest | None = None  # sha256 of the file of raw times; None if the file was not kept
 
     @property

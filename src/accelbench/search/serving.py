@@ -28,7 +28,7 @@ from accelbench.schema.measurement import Serving
 from accelbench.schema.record import Record
 from accelbench.schema.vocab import UNEXPECTED, Protocol, Status
 from accelbench.search.base import BaseSearch, search_alone
-from accelbench.serving.batcher import MAX_REQUESTS
+from accelbench.serving.server import MAX_REQUESTS
 from accelbench.settings.config import SweepOptions
 from accelbench.stats.request_latencies import (
     MAX_LOAD,

@@ -55,7 +55,7 @@ class RunFacts(Asked):
 
     @property
     def num_requests(self) -> int:
-        from accelbench.serving.batcher import num_requests  # imports numpy
+        from accelbench.serving.server import num_requests  # imports numpy
 
         return num_requests(self.run.server)
 
