@@ -43,6 +43,11 @@ class NoSize(pl.LightningDataModule):
         return DataLoader(samples(), 8)
 
 
+class Several(Data):
+    def train_dataloader(self):
+        return {"a": super().train_dataloader(), "b": super().train_dataloader()}
+
+
 class Lit(pl.LightningModule):
     """AdamW with a schedule and label smoothing."""
 

@@ -148,10 +148,11 @@ TARGET, DATA = "model.target=own_modules", "data.target=own_modules"
             "Lit",
             "NoSize",
             {"batch_size": 4},
-            f"{DATA}.NoSize: a batch has 8 samples, not batch_size=4. The module's loader should use its "
-            "batch_size (an argument or attribute). If a row is not a sample, set model.samples=pkg.count",
+            f"{DATA}.NoSize: its loader has batch_size=8, not 4. The loader should use the module's batch_size (an "
+            "argument or attribute). If a row is not a sample, set model.samples=pkg.count",
         ),
         ("Stops", "Data", {}, "Lightning's loop ended too early"),
+        ("Lit", "Several", {}, f"{DATA}.Several: train_dataloader returns several loaders: return one"),
     ],
 )
 def test_a_mistake_is_one_sentence(tmp_path, target, data, changes, message):

@@ -11,6 +11,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from statistics import mode
 from typing import Any
 
 import pytorch_lightning as pl
@@ -34,7 +35,7 @@ from accelbench.engines.pytorch.own_batches import counted
 from accelbench.engines.pytorch.precision import STORED_DTYPES, Observer, new_tensors_in
 from accelbench.engines.pytorch.ranks import Ranks
 from accelbench.engines.targets import import_path
-from accelbench.errors import UserError
+from accelbench.errors import UnsupportedError, UserError
 from accelbench.measuring.checks import MAX_CYCLE, ObservedOutput
 from accelbench.measuring.runner import Ask, Clock
 from accelbench.measuring.schedule import NUM_INFER_EPOCHS, EpochTime
@@ -287,6 +288,7 @@ class ModuleRun(NetworkRun):
         return {"datamodule": self.workload.data}
 
     def begin_loop(self) -> None:
+        self._check_loader()
         self.observer.handle.remove()
         self.observer = Observer(self.module)  # a new one: Lightning's setup may have made layers
         super().begin_loop()
@@ -301,6 +303,21 @@ class ModuleRun(NetworkRun):
             for config in trainer.lr_scheduler_configs:
                 config.strict = False  # validation does not run: a schedule that needs its metric must not fail
 
+    def _check_loader(self) -> None:
+        """Raises an error if there are several loaders, or if the loader has another batch size than the cell."""
+        loader = self.trainer.train_dataloader if self.trains else self.trainer.predict_dataloaders.loader
+        loader = getattr(loader, "iterables", loader)  # the loaders of a CombinedLoader
+        flag = self.workload.owner_flag
+        if isinstance(loader, dict | list | tuple):
+            raise UnsupportedError(f"{flag}: {self.workload.loader} returns several loaders: return one")
+        size = self.cell.batch_size
+        size_of_loader = getattr(loader, "batch_size", None)
+        if self.count_samples is None and size_of_loader not in (None, size):
+            raise UserError(
+                f"{flag}: its loader has batch_size={size_of_loader}, not {size}. The loader should use the module's "
+                "batch_size (an argument or attribute). If a row is not a sample, set model.samples=pkg.count"
+            )
+
     def plan_goal(self, goal: GoalRun) -> None:
         length = self.trainer.num_training_batches
         if length == float("inf"):
@@ -309,23 +326,18 @@ class ModuleRun(NetworkRun):
         goal.plan_calls(int(length))
 
     def begin_batch(self, batch: Any, index: int) -> None:
-        """Counts the samples of a batch. Raises UserError if their number is not the cell's batch size.
+        """Counts the samples of a batch, after the module's hooks. Raises UserError if there are none.
 
-        Only the last batch of an epoch may have fewer samples. If `model.samples` is set, this function of the user
-        counts. Otherwise, each row of the batch's first tensor is a sample.
+        If `model.samples` is set, this function of the user counts. Otherwise, each row of the batch's first tensor is
+        a sample.
         """
-        size = self.cell.batch_size
         count = self.count_samples
         num = structure.num_rows(batch) if count is None else counted("model.samples", count, batch)
+        if not num:
+            raise UserError(f"{self.workload.owner_flag}: a batch has no tensors: set model.samples=pkg.count")
         if index == 0:
             self.num_of_epoch = sum(self.sizes[self.epoch_began :])
             self.epoch_began = len(self.sizes)
-        if num != size and not (index and 0 < num < size):
-            raise UserError(
-                f"{self.workload.owner_flag}: a batch has {num} samples, not batch_size={size}. The module's loader "
-                "should use its batch_size (an argument or attribute). If a row is not a sample, set "
-                "model.samples=pkg.count"
-            )
         self.sizes.append(num)
         if self.workload.batch_of_step is None:
             self.workload.batch_of_step = structure.on_host(batch)
@@ -411,6 +423,10 @@ class ModuleRun(NetworkRun):
     def observe(self) -> Observed:
         if self.observer.result is None:  # the user's `training_step` may not run `forward`
             self.observer.see(next(self.module.parameters()))
+        usual = mode(self.sizes)
+        if usual != self.cell.batch_size:
+            hint = "if a row is not a sample, set model.samples=pkg.count"
+            self.changes.append(f"most batches have {usual} samples, not batch_size={self.cell.batch_size}: {hint}")
         loss = None if self.last_result is None else self.checked_loss(self.last_result.item())
         return self.observer.observed(self, loss=loss, work=self.work)
 
