@@ -77,7 +77,7 @@ KEPT = ("results", "confirmed", "data", "report", "retries", "ceilings.json", "e
 # The code that prints or draws them. A Python file stands for itself and for the modules that it imports, except those
 # of `MEASURES`.
 PACKAGE = "src/accelbench"
-MEASURES = {"engines", "measuring", "judging", "isolation", "data", "devices", "stats", "schema", "serving", "stages"}
+MEASURES = {"engines", "measuring", "judging", "isolation", "data", "devices", "stats", "schema", "serving"}
 OF_PAGE = (f"{PACKAGE}/report/build.py", f"{PACKAGE}/report/templates", "studies")
 OF_MLFLOW = (f"{PACKAGE}/sinks/mlflow_fields.py", f"{PACKAGE}/sinks/ui.py", f"{PACKAGE}/sinks/view.json")
 OF_BOUND = ("docs/serving_bound.py", f"{PACKAGE}/stats/request_latencies.py")

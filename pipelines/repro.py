@@ -27,6 +27,7 @@ sys.path.insert(0, str(ROOT / "src"))
 import yaml
 from rich.console import Console
 
+from accelbench import pipeline, stages
 from accelbench.answers import gains
 from accelbench.answers.jobs import jobs
 from accelbench.commands.show import open_viewer
@@ -50,7 +51,6 @@ from accelbench.schema.secrets import masked
 from accelbench.schema.serialize import digest
 from accelbench.schema.text import clean
 from accelbench.settings import params
-from accelbench.stages import stage, work
 from accelbench.sweep.run import stands
 
 LOG = "runs/repro.log"  # output of DVC and its stages
@@ -83,7 +83,7 @@ def main(*words: str) -> int:
             return running.conclude() if running.dvc(*(words or ["report"])) else running.explain()
 
     try:
-        return stage.status_of(run)
+        return stages.status_of(run)
     except SystemExit:  # if the reader of the output has ended, as `head` does, rich ends the program
         return 128 + signal.SIGPIPE
     except KeyboardInterrupt:
@@ -103,7 +103,7 @@ class Job(contextlib.ExitStack):
         self.console = console
         self.began = time.monotonic()
         self.printed = ""  # output of DVC and its stages without secrets, as in the log
-        self.suites = {suite.name: suite for suite in work.suites(ROOT)}
+        self.suites = {suite.name: suite for suite in pipeline.suites(ROOT)}
         self.lefts = {name: left(suite) for name, suite in self.suites.items()}
         self.started: list[Cell] = []  # cells whose hosts have started
         self.done: list[str] = []  # measured suites, and `confirm` if the best cells were measured again
@@ -142,7 +142,7 @@ class Job(contextlib.ExitStack):
     def dvc(self, *words: str) -> bool:
         """Runs `dvc repro` and logs its output. Returns whether it succeeded. DVC ends when this process ends."""
         command = [sys.executable, "-m", "dvc", "repro", *words]
-        environment = {**os.environ, stage.DONE: " ".join(self.done)}
+        environment = {**os.environ, stages.DONE: " ".join(self.done)}
         with (
             subprocess.Popen(
                 command,
@@ -177,13 +177,13 @@ class Job(contextlib.ExitStack):
             if _read() == read:
                 self._measure(suite)
         if suites and _read() == read:
-            work.confirm_best(ROOT, self.console, self.hosts)
+            pipeline.confirm_best(ROOT, self.console, self.hosts)
             self.done.append("confirm")
         if _read() != read:
             self._say(f"Code or settings have changed since this job began: DVC's stages measure the rest ({LOG}).")
             self.done.clear()
 
-    def _measure(self, suite: work.Suite) -> None:
+    def _measure(self, suite: pipeline.Suite) -> None:
         source_digest.cache_clear()  # the code of a user's own network may have changed meanwhile
         number = list(self.suites).index(suite.name) + 1
         cells = left(suite)  # by now its data set is prepared
@@ -200,7 +200,7 @@ class Job(contextlib.ExitStack):
         self.lefts[suite.name] = []
         self.done.append(suite.name)
 
-    def _to_run(self) -> list[work.Suite]:
+    def _to_run(self) -> list[pipeline.Suite]:
         """The suites with remaining cells, and those whose plan must be written."""
         return [suite for name, suite in self.suites.items() if self.lefts[name] or not is_planned(suite)]
 
@@ -223,7 +223,7 @@ class Job(contextlib.ExitStack):
 
         Returns: 1 if a cell failed unexpectedly or a record is not readable, else 0. With `strict: false`, always 0.
         """
-        problems = work.problems(ROOT)
+        problems = pipeline.problems(ROOT)
         for line in problems:
             print(line, file=sys.stderr)
         plans = [suite.folder for suite in self.suites.values() if (suite.folder / PLAN).exists()]
@@ -258,7 +258,7 @@ class Job(contextlib.ExitStack):
         self.console.print(text, style=style, markup=False, soft_wrap=not (wraps and self.console.is_terminal))
 
 
-def left(suite: work.Suite) -> list[Cell]:
+def left(suite: pipeline.Suite) -> list[Cell]:
     """The cells of a suite that must still be measured: not skipped, and without a valid record.
 
     If the data set is not prepared, these are all cells.
@@ -278,7 +278,7 @@ def left(suite: work.Suite) -> list[Cell]:
     return remaining
 
 
-def is_planned(suite: work.Suite) -> bool:
+def is_planned(suite: pipeline.Suite) -> bool:
     """Whether the suite's plan names exactly its cells. The best cells are chosen among those of the plans."""
     with contextlib.suppress(UserError):
         return {wanted.cell.id for wanted in read_plan(suite.folder).cells} == set(suite.cells)

@@ -6,7 +6,7 @@ from pathlib import Path
 # A DVC experiment runs in another checkout, so the installed package may be another one.
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "src"))
 
-from accelbench.stages.stage import main
+from accelbench.stages import main
 
 if __name__ == "__main__":
     sys.exit(main())

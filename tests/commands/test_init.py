@@ -5,9 +5,9 @@ import yaml
 
 from accelbench.cli import main
 from accelbench.commands.project import FILES
+from accelbench.pipeline import build_report
 from accelbench.project import Workplace, workplace
-from accelbench.stages.stage import STAGES
-from accelbench.stages.work import build_report
+from accelbench.stages import STAGES
 from report.conftest import Maker
 
 

@@ -4,14 +4,14 @@ import sys
 
 import pytest
 
+from accelbench import stages
 from accelbench.data.arrays import Obtained, load_split, read_manifest
 from accelbench.data.prepare import replaced
 from accelbench.project import MANIFEST, Workplace
-from accelbench.stages import stage
 
 
 def refused(capsys, name="mnist"):
-    assert stage.main(["prepare_data", name]) == 2
+    assert stages.main(["prepare_data", name]) == 2
     captured = capsys.readouterr()
     assert captured.out == ""
     assert captured.err.startswith("error: ")
@@ -40,7 +40,7 @@ def test_without_a_network_the_stand_in_is_written_with_one_warning(pytestconfig
     assert load_split(folder, "test").labels.shape == (500,)
 
     before = contents(folder)
-    assert stage.main(["prepare_data", "mnist"]) == 0
+    assert stages.main(["prepare_data", "mnist"]) == 0
     assert contents(folder) == before, "another process makes other bytes"
     (project / "params.yaml").write_text("suites: {}\ndata: {mnist: {source: conf}}")
     capsys.readouterr()

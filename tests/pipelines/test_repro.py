@@ -102,8 +102,8 @@ def job(repro):
 
 def test_suites_are_measured_after_their_data_are_prepared_and_their_stages_find_them_done(repro, monkeypatch):
     order = []
-    monkeypatch.setattr(repro.work.Suite, "measure", lambda suite, *_, **__: order.append(suite.name))
-    monkeypatch.setattr(repro.work, "confirm_best", lambda *_: order.append("confirm"))
+    monkeypatch.setattr(repro.pipeline.Suite, "measure", lambda suite, *_, **__: order.append(suite.name))
+    monkeypatch.setattr(repro.pipeline, "confirm_best", lambda *_: order.append("confirm"))
     monkeypatch.setattr(repro.Job, "dvc", lambda job, *words: order.append(words) or True)
     # On most machines all cells of the first one are skipped; its plan is written before the best cells are chosen.
     change(repro.ROOT, suites={"gpus": {**SUITE, "always": "device=gpu"}, "mnist_networks": SUITE})
@@ -119,7 +119,7 @@ def test_dvc_measures_after_code_or_settings_have_changed(repro, job, monkeypatc
         with (repro.ROOT / "conf" / "model" / "mlp.yaml").open("a") as file:
             file.write("# changed\n")
 
-    monkeypatch.setattr(repro.work.Suite, "measure", changed)
+    monkeypatch.setattr(repro.pipeline.Suite, "measure", changed)
     job.measure()
     assert "DVC's stages measure the rest" in capsys.readouterr().out
     assert job.done == []

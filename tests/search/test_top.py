@@ -6,12 +6,12 @@ from dataclasses import replace
 
 from rich.console import Console
 
+from accelbench import pipeline
 from accelbench.answers.jobs import jobs
 from accelbench.report import read
 from accelbench.schema.cell import Options
 from accelbench.schema.vocab import Status
 from accelbench.search.top import answer, questions
-from accelbench.stages import work
 from accelbench.sweep import run
 from fakes import make_cell, make_options
 from report.conftest import Maker
@@ -85,8 +85,8 @@ def test_after_it_is_answered_the_report_is_sure_or_says_that_it_cannot_tell(pro
     assert {run.data.tags["cell"] for run in measured} == {cell.measured_key for cell in found.cells}
     assert "Question 1 of 1" in console.file.getvalue()
 
-    monkeypatch.setattr(work.params, "suite_names", lambda root: ["test"])
-    monkeypatch.setattr(work.params, "confirm_s", lambda root: 0.0)  # no question is asked any more
-    work.confirm_best(project, console, shared)
+    monkeypatch.setattr(pipeline.params, "suite_names", lambda root: ["test"])
+    monkeypatch.setattr(pipeline.params, "confirm_s", lambda root: 0.0)  # no question is asked any more
+    pipeline.confirm_best(project, console, shared)
     assert len(list(folder.glob("*/*-*.json"))) == 10  # the records stay
     assert [cell.num_processes for cell in read.read_all(project / "results")[0].cells] == [1, 1]
