@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from accelbench.search.race import KEPT_SHARE, MIN_SHORT, Candidate, Goal, Outcome, Race
+from accelbench.search.race import KEPT_SHARE, MIN_RUNS, Candidate, Goal, Outcome, Race
 
 COST_S = {False: 0.5, True: 2.5}
 
@@ -14,7 +14,7 @@ class World(Race):
     """Cells of known speeds; each process differs by `noise` from others of its cell."""
 
     def __init__(self, speeds, seed=0, noise=0.02, budget_s=600.0, limit=math.inf):
-        goal = Goal(by="throughput", latency_ms=limit, margin=0.02, budget_s=budget_s, per_batch=False)
+        goal = Goal(by="throughput", latency_ms=limit, margin=0.02, budget_s=budget_s)
         super().__init__([Candidate(i) for i in range(len(speeds))], goal)
         draw, self.now_s = np.random.default_rng(seed), 0.0
         for candidate, is_full in self.run():
@@ -26,8 +26,7 @@ class World(Race):
                 break
             self.now_s += COST_S[is_full]
             speed = speeds[candidate.item] * math.exp(draw.normal(0, noise))
-            candidate.latencies_ms.append(speed)
-            self.add(candidate, is_full, speed if speed > 0 else None)
+            self.add(candidate, is_full, speed if speed > 0 else None, speed)
         self.rest_s = budget_s - self.now_s
 
     def outcomes(self):
@@ -50,7 +49,7 @@ def test_a_few_cells_get_three_processes_before_any_drops_out_and_time_is_left()
     assert race.leader.item == 0
     assert race.ratio.low > 1.9
     assert race.outcomes() == [Outcome.left] * 2 + [Outcome.dropped] * 3
-    assert [len(candidate.short) for candidate in race.candidates[3:]] == [MIN_SHORT] * 2
+    assert [len(candidate.short) for candidate in race.candidates[3:]] == [MIN_RUNS] * 2
     assert race.rest_s > 500
 
 

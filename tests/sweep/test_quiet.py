@@ -19,7 +19,7 @@ from beside import quiet as without_load
 from fakes import faulty_host, make_cell, make_options
 
 OPTIONS = make_options()
-GOAL = Goal(by="throughput", latency_ms=None, margin=0.02, budget_s=60.0, per_batch=False)
+GOAL = Goal(by="throughput", latency_ms=None, margin=0.02, budget_s=60.0)
 BUSY_CORE, STOLEN, IDLE = (1.0, 0.0), (0.1, 0.5), (0.1, 0.0)  # cores that are used, and stolen, in a second
 
 

@@ -38,7 +38,6 @@ RULES = (
     Rule("verbose !mode", f"--verbose: needs {MODES}"),
     Rule("margin !search", "--margin: needs --search"),
     Rule("by !search", "--by: needs --search"),
-    Rule("per_batch !search", "--per-batch: needs --search"),
     Rule("search !budget", "--search: needs --budget, such as --budget 5m"),
     Rule("serve !latency_ms", "--serve: needs --latency-ms, such as --latency-ms 50"),
     Rule("mode not_settings", "best: with {mode}, give name=value,value and no folder"),
@@ -75,7 +74,6 @@ RULES = (
         choices=("throughput", "latency", "energy"),
         help="with --search: best by throughput (the default), latency or energy",
     ),
-    flag("--per-batch", help="with --search: find the best cell of each batch size"),
     flag("-v", "--verbose", help="with what measures: show what libraries print"),
     usage="[flags] [folder]\n"
     "       accelbench best --search --budget 5m [flags] name=value,value ...\n"
@@ -115,7 +113,7 @@ def best(chosen: Namespace, console: Console) -> int:
         if chosen.largest_batch:
             return largest_batch.find(*one_cell(shlex.join(words)), console, hosts, budget_s)
         margin = terms(chosen.margin, None, anyway=False).margin
-        goal = race.Goal(chosen.by or "throughput", chosen.latency_ms, margin, budget_s, chosen.per_batch)
+        goal = race.Goal(chosen.by or "throughput", chosen.latency_ms, margin, budget_s)
         return race.search(*cells_of(compose(["-m", *words])), goal, console, hosts)
 
 

@@ -17,33 +17,32 @@ from rich.console import Console
 
 from accelbench.answers.cells import MIN_PROCESSES
 from accelbench.answers.sureness import SpeedRatio, Verdict, speed_ratio
-from accelbench.answers.words import speed_unit
+from accelbench.answers.words import speed_text
 from accelbench.errors import UserError, writing_errors
 from accelbench.grid.plan import Planned, Prepared
 from accelbench.isolation.hosts import Hosts
 from accelbench.judging.row import summarise
 from accelbench.judging.verdict import why_disturbed
-from accelbench.presentation import and_more, duration, say, significant
+from accelbench.presentation import duration, say, significant
 from accelbench.project import RACE, shown
 from accelbench.schema.cell import CHOSEN_SETTINGS, Cell, Window
 from accelbench.schema.plan_file import RaceFile
 from accelbench.schema.record import Record
 from accelbench.schema.serialize import grouped, write_json
-from accelbench.schema.vocab import SERVING, Engine, Precision, Protocol, Status
+from accelbench.schema.vocab import SERVING, Protocol, Status
 from accelbench.search.base import BaseSearch, search_alone
 from accelbench.settings.config import SweepOptions
 from accelbench.sweep.session import SweepContext
 
 NUM_LAST = 2  # cells that are compared at the end
-NUM_FEW, MIN_SHORT = 8, 3  # if `NUM_FEW` cells or fewer are left, each runs `MIN_SHORT` short processes first
-MIN_LEAD = 3  # fewest processes of a recommended cell
+# If `NUM_FEW` cells or fewer are left, each runs `MIN_RUNS` processes before it can drop out. A recommended cell has at
+# least as many.
+NUM_FEW, MIN_RUNS = 8, 3
 # Numbers of full processes after which the ratio is tested. More tests would find more differences by chance.
 LOOKS = [MIN_PROCESSES * 2**i for i in range(10)]
 KEPT_SHARE = 0.4  # share of the time that is kept for the rounds and the comparison
-MAX_NAMED = 6  # untried cells that the answer names
 UNKNOWN_S = 1.0  # assumed duration of a process if nothing similar was measured here
 BEST = {"throughput": "fastest", "latency": "least latency", "energy": "least energy"}
-UNITS = {"latency": "ms", "energy": "J/sample"}
 # A window that is long enough to detect differences of a few per cent. With slow steps, it has two steps.
 SHORT = Window(warmup_steps=0, warmup_s=0.05, measure_s=0.1, block_s=0.02, latency_s=0.05, latency_steps=50)
 
@@ -63,7 +62,6 @@ class Goal:
     latency_ms: float | None  # limit of the median step of the best cell; None: no limit
     margin: float  # relative difference up to which two cells are called equal
     budget_s: float
-    per_batch: bool  # whether to find the best cell for each batch size
 
     def short(self, cell: Cell) -> Cell:
         """Returns the cell with a short window. If it has no window, or energy is measured, it is unchanged."""
@@ -83,7 +81,7 @@ class Goal:
         if self.by == "throughput":
             return median(measured.steady_rates)
         if self.by == "latency":
-            return 1 / _latency_ms(record) if measured.latency_s else None
+            return 1 / _step_ms(record) if measured.latency_s else None
         joules = summarise(record)["energy_j_per_sample"]
         if not isinstance(joules, float):
             raise UserError(f"--by energy: no energy counter here measures {record.label}")
@@ -91,13 +89,12 @@ class Goal:
 
     def text(self, rate: float, cell: Cell) -> str:
         """Formats a result of `rate`, such as `401 samples/s` or `3.1 ms`."""
-        if self.by in UNITS:
-            return f"{significant(1 / rate)} {UNITS[self.by]}"
-        size, unit = speed_unit(cell)
-        return f"{significant(size * rate)} {unit}"
+        if self.by == "throughput":
+            return speed_text(cell, rate)
+        return f"{significant(1 / rate)} {'ms' if self.by == 'latency' else 'J/sample'}"
 
 
-def _latency_ms(record: Record) -> float:
+def _step_ms(record: Record) -> float:
     steps = record.measurement.latency_s if record.measurement else []
     return 1e3 * median(steps) if steps else 0.0
 
@@ -108,16 +105,14 @@ class Candidate:
 
     item: Planned
     outcome: Outcome = Outcome.untried
-    short: list[float] = field(default_factory=list)  # the rate of each process, by `Goal.rate`
+    short: list[float] = field(default_factory=list)  # `Goal.rate` of each short process
     full: list[float] = field(default_factory=list)
-    latencies_ms: list[float] = field(default_factory=list)  # median step of each process
+    steps_ms: list[float] = field(default_factory=list)  # median step of each process
 
     @property
     def rate(self) -> float:
         """The geometric mean of the rates of full-length processes, or else the median rate of short processes."""
-        if self.full:
-            return geometric_mean(self.full)
-        return median(self.short)
+        return geometric_mean(self.full) if self.full else median(self.short)
 
 
 @dataclass
@@ -133,7 +128,7 @@ class Race:
             yield candidate, False
         generator = random.Random(0)
         while len(left := self.left) > NUM_LAST:
-            if len(left) > NUM_FEW or max(len(candidate.short) for candidate in left) >= MIN_SHORT:
+            if len(left) > NUM_FEW or max(len(candidate.short) for candidate in left) >= MIN_RUNS:
                 half = math.ceil(len(left) / 2)
                 for candidate in left[half:]:
                     candidate.outcome = Outcome.dropped
@@ -148,12 +143,13 @@ class Race:
                 if candidate in left:
                     yield candidate, True
 
-    def add(self, candidate: Candidate, is_full: bool, rate: float | None) -> None:
-        """Adds the rate of a cell's process. None: the process failed."""
+    def add(self, candidate: Candidate, is_full: bool, rate: float | None, step_ms: float) -> None:
+        """Adds the rate and the median step of a cell's process. If the rate is None, the process failed."""
         candidate.outcome = Outcome.failed
+        candidate.steps_ms.append(step_ms)
         if rate is not None:
             (candidate.full if is_full else candidate.short).append(rate)
-            is_over = median(candidate.latencies_ms) > (self.goal.latency_ms or math.inf)
+            is_over = median(candidate.steps_ms) > (self.goal.latency_ms or math.inf)
             candidate.outcome = Outcome.over if is_over else Outcome.left
 
     @property
@@ -166,7 +162,7 @@ class Race:
     def leader(self) -> Candidate | None:
         """The cell to recommend. None if no cell has enough processes."""
         best = next(iter(self.left), None)
-        return best if best and len(best.short + best.full) >= MIN_LEAD else None
+        return best if best and len(best.short + best.full) >= MIN_RUNS else None
 
     @property
     def ratio(self) -> SpeedRatio | None:
@@ -183,8 +179,8 @@ class Race:
         return len(self.left) == NUM_LAST and ratio.verdict(self.goal.margin) != Verdict.cant_tell
 
     @property
-    def untried(self) -> list[str]:
-        return [candidate.item.label for candidate in self.candidates if candidate.outcome == Outcome.untried]
+    def counts(self) -> Counter[Outcome]:
+        return Counter(candidate.outcome for candidate in self.candidates)
 
     def sentences(self) -> Iterator[str]:
         """Yields sentences on the best cell, on how sure this is, and on the cells that can't be it."""
@@ -193,19 +189,16 @@ class Race:
             name = self.candidates[0].item.label
             yield f"{name} and others: no cell can be recommended, because none within the limits has enough processes."
         else:
-            how = BEST[self.goal.by] if self.is_decided else f"{BEST[self.goal.by]} so far"
-            yield f"{leader.item.label}: {how}, {self.goal.text(leader.rate, leader.item.cell)}"
+            so_far = "" if self.is_decided else " so far"
+            rate = self.goal.text(leader.rate, leader.item.cell)
+            yield f"{leader.item.label}: {BEST[self.goal.by]}{so_far}, {rate}"
             yield self._lead()
-        counts = Counter(candidate.outcome for candidate in self.candidates)
-        if out := [f"{counts[outcome]:,} {outcome}" for outcome in (Outcome.failed, Outcome.over) if counts[outcome]]:
-            yield f"Cells that dropped out: {', '.join(out)}."
-        if self.untried:
-            num_more = len(self.untried) - MAX_NAMED
-            more = f" {and_more(num_more, 'cell')}" if num_more > 0 else ""
-            yield f"Not tried: {', '.join(self.untried[:MAX_NAMED])}{more}."
+        outside = (Outcome.failed, Outcome.over, Outcome.untried)
+        if out := [f"{self.counts[outcome]:,} {outcome}" for outcome in outside if self.counts[outcome]]:
+            yield f"Left out: {', '.join(out)}."
 
     def _lead(self) -> str:
-        """Says how much better the best cell is than the second cell, and how sure this is."""
+        """Describes how much better the best cell is than the second cell, and how sure this is."""
         ratio, left = self.ratio, self.left
         if ratio is None:
             return "No other cell is left."
@@ -250,11 +243,9 @@ class _Search(BaseSearch):
         self.goal = goal
         self.published: list[Record] = []  # of full processes, and of those that failed
         # Cells of one race do the same work, with different values of the settings that a user can choose.
-        chosen = set(CHOSEN_SETTINGS)
-        if goal.per_batch:
-            chosen.remove("batch_size")
-        candidates = [Candidate(item) for item in sorted(self.asked, key=_plainness)]
-        by_work = grouped(candidates, lambda candidate: candidate.item.cell.key_without(chosen))
+        by_work = grouped(
+            map(Candidate, self.asked), lambda candidate: candidate.item.cell.key_without(CHOSEN_SETTINGS)
+        )
         self.races = [Race(of_work, goal) for of_work in by_work.values()]
 
     def race(self) -> None:
@@ -271,7 +262,13 @@ class _Search(BaseSearch):
     def _run(self, race: Race, ends_s: float) -> None:
         kept_s = KEPT_SHARE * (ends_s - self.now())
         for candidate, is_full in race.run():
-            item = self._next(candidate, is_full)
+            asked = candidate.item.cell
+            cell = asked if is_full else self.goal.short(asked)
+            repeat = len(candidate.full if is_full else candidate.short)
+            if is_full and self.goal.short(asked) == asked:
+                repeat += len(candidate.short)
+            label = f"{candidate.item.label}{'' if cell == asked else '-short'}{f'-r{repeat}' if repeat else ''}"
+            item = self.ready.process(replace(cell, repeat=repeat), label)
             record = self.earlier([item]).get(item.record_name)
             if record is None:
                 is_first = candidate.outcome == Outcome.untried and candidate is not race.candidates[0]
@@ -279,31 +276,16 @@ class _Search(BaseSearch):
                 if left_s < (self.session.evidence.length(item.cell).seconds or UNKNOWN_S):
                     if is_first:
                         continue
-                    break
+                    return
                 limit_s = min(item.cell.timeout_s, max(1.0, left_s))
                 record = self.session.measure(replace(item, cell=replace(item.cell, timeout_s=limit_s)), left_s)
-            if not why_disturbed(record) and not record.was_cut(candidate.item.cell.timeout_s):
-                self._add(race, candidate, is_full, record)
-
-    def _next(self, candidate: Candidate, is_full: bool) -> Planned:
-        """The next process of a cell."""
-        asked = candidate.item
-        short = self.goal.short(asked.cell)
-        cell = asked.cell if is_full else short
-        name = "" if cell == asked.cell else "-short"
-        repeat = len(candidate.full if is_full else candidate.short)
-        if is_full and short == asked.cell:
-            repeat += len(candidate.short)
-        label = f"{asked.label}{name}{f'-r{repeat}' if repeat else ''}"
-        return self.ready.process(replace(cell, repeat=repeat), label)
-
-    def _add(self, race: Race, candidate: Candidate, is_full: bool, record: Record) -> None:
-        self.records[record.name] = record
-        candidate.latencies_ms.append(_latency_ms(record))
-        race.add(candidate, is_full, self.goal.rate(record))
-        if record.cell.window == candidate.item.cell.window or record.status != Status.ok:
-            self.published.append(record)
-            self.write_plan(self.published)
+            if why_disturbed(record) or record.was_cut(asked.timeout_s):
+                continue
+            self.records[record.name] = record
+            race.add(candidate, is_full, self.goal.rate(record), _step_ms(record))
+            if cell == asked or record.status != Status.ok:
+                self.published.append(record)
+                self.write_plan(self.published)
 
     def show(self) -> int:
         """Prints the answer, and returns the exit status. Raises UserError: no process was measured undisturbed."""
@@ -319,13 +301,6 @@ class _Search(BaseSearch):
             for line in race.sentences():
                 say(console, line)
         say(console, f"Records: {folder} ({len(self.records)} processes, {duration(self.took_s())})")
-        say(console, f"A page to share: accelbench report {folder}")
-        if any(race.untried or not race.is_decided for race in self.races):
+        if any(race.counts[Outcome.untried] or not race.is_decided for race in self.races):
             say(console, f"To go on: run the same command with out={folder}; it has a new budget")
         return 0 if all(race.leader for race in self.races) else 1
-
-
-def _plainness(item: Planned) -> tuple[object, ...]:
-    """A sort key. The first cell of a group is its baseline: plain PyTorch in fp32, or the cell most similar to it."""
-    cell = item.cell
-    return cell.engine != Engine.pytorch, len(cell.options.enabled), cell.precision != Precision.fp32, cell.batch_size
