@@ -420,8 +420,8 @@ def make_ceilings(**changes):
 
     values = {"device": "cpu", "device_name": "a CPU", "threads": 2, "launch_s": 1e-6, "seconds": 20.0}
     values |= {"flops_per_s": dict.fromkeys(Precision, 1e15), "how": dict.fromkeys(Precision, "given")}
-    values |= {"memory_bytes_per_s": 1e15, "host_to_device_bytes_per_s": None, "device_to_host_bytes_per_s": None}
-    values |= {"measured_at": "2026-11-20T18:00:00.000+00:00", "probed": [word.value for word in Precision]}
+    values |= {"memory_bytes_per_s": 1e15, "measured_at": "2026-11-20T18:00:00.000+00:00"}
+    values |= {"probed": [word.value for word in Precision]}
     return Ceilings(**values | changes)
 
 

@@ -126,10 +126,6 @@ def probe(device: Device) -> None:
     for word, rate in found.flops_per_s.items():
         figure(f"{word:<6} {rate / 1e12:>9.4g} TFLOP/s by {found.how[word]}")
     figure(f"memory {found.memory_bytes_per_s / 1e9:>9,.0f} GB/s")
-    copies = {"to the device": found.host_to_device_bytes_per_s, "to the host": found.device_to_host_bytes_per_s}
-    for name, copied in copies.items():
-        if copied is not None:
-            figure(f"copies {name} {copied / 1e9:.1f} GB/s")
     figure(f"launch {found.launch_s * 1e6:>9.2f} us; the probe took {found.seconds:.0f} s")
     for word in wanted:
         if word not in found.flops_per_s:

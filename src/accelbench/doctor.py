@@ -141,13 +141,8 @@ def _ceilings(place: Workplace) -> Rows:
     for device, ceilings in ceilings_of.items():
         rates = [f"{precision} {significant(rate / GB)}" for precision, rate in ceilings.flops_per_s.items()]
         yield f"{device} peak", f"{', '.join(rates)} GFLOP/s (int8: GOP/s)"
-        speeds = {
-            "memory": ceilings.memory_bytes_per_s,
-            "from host": ceilings.host_to_device_bytes_per_s,
-            "to host": ceilings.device_to_host_bytes_per_s,
-        }
-        words = [f"{name} {significant(rate / GB)} GB/s" for name, rate in speeds.items() if rate]
-        yield "", ", ".join([*words, f"a launch {significant(ceilings.launch_s * 1e6)} us"])
+        memory = significant(ceilings.memory_bytes_per_s / GB)
+        yield "", f"memory {memory} GB/s, a launch {significant(ceilings.launch_s * 1e6)} us"
 
 
 def _data_sets(place: Workplace) -> Rows:

@@ -1,9 +1,13 @@
+from dataclasses import asdict, replace
+
 import pytest
 
-from accelbench.judging.row import MEASURED, summarise
+from accelbench.judging.row import MEASURED, bound, summarise
+from accelbench.schema.cell import Options
 from accelbench.schema.measurement import Block, Breakdown, Epoch, Generation, SystemSeries, Work
-from accelbench.schema.vocab import Mode, Protocol, Status
+from accelbench.schema.vocab import Bound, Mode, Protocol, Status
 from fakes import make_cell, make_measurement, make_record
+from schema.test_ceilings import CEILINGS
 
 # The columns that users' scripts may rely on, in the order in which they are promised.
 CONTRACT = [
@@ -156,3 +160,40 @@ def test_the_phases_of_a_breakdown_are_means_that_add_up_to_the_steps():
     parts = [row[f"breakdown_{phase}_ms"] for phase in (*phases, "backward")]
     assert parts == [pytest.approx(1), pytest.approx(4), 0, None]
     assert row["breakdown_disturbance"] == pytest.approx(5 / 4.9 - 1)
+
+
+# 0.2 s of arithmetic in fp32, 0.1 s of memory traffic, 0.01 s of launches.
+WORK = Work(flops=2 * 10**11, bytes=10**10, num_operators=1000)
+
+
+@pytest.mark.parametrize(
+    ("work", "precision", "word"),
+    [
+        *((WORK, "fp32", Bound.compute), (WORK, "bf16_mixed", Bound.memory), (WORK, "fp64", None)),
+        (replace(WORK, num_operators=3 * 10**4), "fp32", Bound.launch),
+        (replace(WORK, num_operators=10**6), "fp32", Bound.compute),  # more than the whole step
+        (replace(WORK, flops=None), "fp32", None),
+    ],
+)
+def test_the_bound_is_the_resource_with_the_longest_least_time(work, precision, word):
+    assert bound(work, 0.5, CEILINGS, precision) == word
+    assert bound(work, 0.5, None, precision) is None
+
+
+@pytest.mark.parametrize(
+    ("waits_s", "word"),
+    [
+        ({}, Bound.compute),
+        *(({"data_s": 0.002}, Bound.compute), ({"data_s": 0.006}, Bound.data)),
+        *(({"copy_in_s": 0.002}, Bound.compute), ({"copy_in_s": 0.002, "copy_out_s": 0.004}, Bound.copy)),
+    ],
+)
+def test_data_or_copying_bounds_a_step_that_waits_for_them_for_more_than_half_of_it(waits_s, word):
+    waits = {name: [seconds] * 64 for name, seconds in waits_s.items()}
+    for options, expected in (({}, word), ({"compile": True}, None if word == Bound.compute else word)):
+        environment = {"ceilings": asdict(CEILINGS)}
+        work = Work(flops=2 * 10**9, bytes=10**6, num_operators=10)
+        cell = make_cell(options=Options(**options))
+        row = summarise(make_record(cell, environment=environment, measurement=make_measurement(work=work, **waits)))
+        assert row["bound"] == expected
+        assert row["mfu"] == pytest.approx(0.2)

@@ -45,8 +45,8 @@ def test_another_device_or_precision_is_not_what_was_asked(cell, ran, why):
         (1e9, None),
         (
             1e7,
-            "0.032 GFLOP/s, 3.20 times the device's ceiling (peak rate): algorithms that save operations reach at most "
-            "2.25 times the ceiling",
+            "3.20 times as many operations per second as the device's ceiling (peak rate): algorithms that "
+            "save operations reach at most 2.25 times the ceiling",
         ),
     ],
 )

@@ -5,8 +5,7 @@ from accelbench.schema.vocab import Precision
 from fakes import make_ceilings
 
 RATES = {"flops_per_s": {"fp32": 1e12, "bf16": 4e12}, "how": {"fp32": "matmul 4096", "bf16": "linear 8192"}}
-OF_COPIES = {"memory_bytes_per_s": 1e11, "host_to_device_bytes_per_s": 2e10}
-CEILINGS = make_ceilings(device="gpu", **RATES, **OF_COPIES, launch_s=1e-5, seconds=5.0, probed=[])
+CEILINGS = make_ceilings(device="gpu", **RATES, memory_bytes_per_s=1e11, launch_s=1e-5, seconds=5.0, probed=[])
 
 
 def test_a_mixed_precision_has_the_higher_ceiling_of_its_two_formats():
@@ -16,7 +15,7 @@ def test_a_mixed_precision_has_the_higher_ceiling_of_its_two_formats():
 
 
 def test_two_probes_join_to_the_better_of_both():
-    later = {"device_to_host_bytes_per_s": 1e10, "measured_at": "later"}
+    later = {"measured_at": "later"}
     rates, how = {"fp32": 2e12, "bf16": 3e12, "fp64": 1e11}, {"fp32": "conv", "bf16": "slow", "fp64": "numpy 512"}
     slower = {"memory_bytes_per_s": 5e10, "launch_s": 2e-5, "seconds": 7.0}
     other = dataclasses.replace(CEILINGS, flops_per_s=rates, how=how, **slower, **later)

@@ -110,8 +110,8 @@ def test_only_the_precisions_of_the_cells_are_probed_and_later_the_missing_ones(
 
 
 BEYOND = (
-    "2.26 GFLOP/s, 2.26 times the device's ceiling (peak rate): algorithms that save operations reach at most 2.25 "
-    "times the ceiling"
+    "2.26 times as many operations per second as the device's ceiling (peak rate): algorithms that save operations "
+    "reach at most 2.25 times the ceiling"
 )
 
 

@@ -93,7 +93,6 @@ ROOMS = (
     "serving",
     "stats",
     "lifeline.py",
-    "judging/roofline.py",
     "judging/verdict.py",
     "data/arrays.py",
     "data/order.py",

@@ -7,14 +7,13 @@ import numpy as np
 
 from accelbench.judging import generated, served, target
 from accelbench.judging.costs import joules_per_sample, mean_w
-from accelbench.judging.roofline import bound, ceilings_of_cell, flops_per_s, step_size
-from accelbench.judging.verdict import why_disturbed
+from accelbench.judging.verdict import ceilings_of_cell, flops_per_s, step_size, why_disturbed
 from accelbench.judging.warnings import Kind, remarks
 from accelbench.presentation import significant
 from accelbench.schema import vocab
-from accelbench.schema.ceilings import ceilings_in
+from accelbench.schema.ceilings import Ceilings, ceilings_in
 from accelbench.schema.cell import UNUSED, Cell, value_text
-from accelbench.schema.measurement import Breakdown, Interval, Measurement, SystemSeries
+from accelbench.schema.measurement import Breakdown, Interval, Measurement, SystemSeries, Work
 from accelbench.schema.record import Record, Row, node_of, number_of, with_bounds
 from accelbench.schema.setting import declared
 from accelbench.schema.text import clean
@@ -305,6 +304,24 @@ def _work(record: Record, measured: Measurement, row: Row) -> Row:
         longest = bound(work, work.flops / rate, ceilings, cell.precision)
         of_step["bound"] = longest.value if longest else None
     return of_step
+
+
+def bound(work: Work, seconds: float, ceilings: Ceilings | None, precision: str) -> vocab.Bound | None:
+    """Returns the resource that bounds a step which took `seconds`. Returns None if operations or ceiling are unknown.
+
+    For every resource, the ceiling gives a minimum time of the step. The resource with the longest minimum time bounds
+    the step. If the minimum time for memory or for launches is longer than `seconds`, it must be wrong, and is ignored.
+    """
+    ceiling = ceilings.ceiling_of(precision) if ceilings else None
+    if work.flops is None or ceilings is None or ceiling is None:
+        return None
+    least = {vocab.Bound.compute: work.flops / ceiling}
+    if work.bytes is not None:
+        least[vocab.Bound.memory] = work.bytes / ceilings.memory_bytes_per_s
+    if work.num_operators is not None:
+        least[vocab.Bound.launch] = work.num_operators * ceilings.launch_s
+    possible = {word: time_s for word, time_s in least.items() if word == vocab.Bound.compute or time_s <= seconds}
+    return max(possible, key=possible.__getitem__)
 
 
 def _facts(measured: Measurement) -> Row:

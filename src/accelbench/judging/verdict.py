@@ -3,11 +3,10 @@
 import math
 import os
 from collections.abc import Iterator
-from statistics import fmean
+from statistics import fmean, median
 from typing import Literal
 
 from accelbench.errors import UserError
-from accelbench.judging.roofline import WINOGRAD, ceilings_of_cell, flops_per_s
 from accelbench.schema.ceilings import Ceilings
 from accelbench.schema.cell import Cell
 from accelbench.schema.measurement import Interval, Measurement, SystemSeries
@@ -30,6 +29,10 @@ MARGIN = 0.1
 MIN_STEAL = 0.1
 NEAR_S = 0.5  # longest pause between samples: an interval widened by it at both ends has two samples
 ALWAYS = (-math.inf, math.inf)
+# Winograd's F(2x2, 3x3) needs 16 multiplications where a direct convolution needs 36 (Lavin and Gray, "Fast Algorithms
+# for Convolutional Neural Networks", CVPR 2016). Operations are counted for the direct convolution, so a true rate may
+# exceed the measured ceiling by this factor, but not by more.
+WINOGRAD = 2.25
 
 
 def verdict_on(record: Record) -> tuple[Word, str | None]:
@@ -93,16 +96,43 @@ def _others_ran(cell: Cell, measurement: Measurement) -> Iterator[str]:
         yield f"more than {most} samples were counted in a step"
 
 
-def _too_fast(cell: Cell, measurement: Measurement, probed: Ceilings | None) -> Iterator[str]:
+def ceilings_of_cell(probed: Ceilings | None, cell: Cell, num_devices: int) -> Ceilings | None:
+    """Returns the ceilings of all devices of a cell together. Returns None if the device was not probed."""
+    if probed is None:
+        return None
+    return probed if cell.device in SHARE_ONE_CPU else probed.of_devices(num_devices)
+
+
+def step_size(cell: Cell, measurement: Measurement) -> float:
+    """Returns the samples per step: the batch size, or the measured mean if the user's function counts samples."""
+    counted = measurement.samples_per_step if cell.model.samples else None
+    return counted or cell.batch_size
+
+
+def flops_per_s(cell: Cell, measurement: Measurement) -> float | None:
+    """Returns floating-point operations per second. Returns None if the operations or the speed are unknown."""
+    rates, work = measurement.steady_rates, measurement.work
+    if not rates or work is None or work.flops is None:
+        return None
+    return work.flops / step_size(cell, measurement) * median(rates)
+
+
+def share_of_ceiling(cell: Cell, measurement: Measurement, probed: Ceilings | None) -> float | None:
+    """Returns the cell's operations per second, divided by the ceiling. Returns None if one of them is unknown."""
+    rate = flops_per_s(cell, measurement)
     ceilings = ceilings_of_cell(probed, cell, measurement.num_devices)
     ceiling = ceilings.ceiling_of(cell.precision) if ceilings else None
-    rate = flops_per_s(cell, measurement)
-    if rate is None or ceiling is None or measurement.work is None:
+    return None if rate is None or ceiling is None else rate / ceiling
+
+
+def _too_fast(cell: Cell, measurement: Measurement, probed: Ceilings | None) -> Iterator[str]:
+    share = share_of_ceiling(cell, measurement, probed)
+    if share is None or measurement.work is None:
         return
     # Convolutions with large kernels may be far faster, because with FFTs they need fewer operations than are counted.
-    if (1 - measurement.work.large_kernels) * rate > WINOGRAD * ceiling:
-        times = f"{rate / 1e9:,.4g} GFLOP/s, {rate / ceiling:.2f} times the device's ceiling (peak rate)"
-        yield f"{times}: algorithms that save operations reach at most {WINOGRAD} times the ceiling"
+    if (1 - measurement.work.large_kernels) * share > WINOGRAD:
+        most = f"algorithms that save operations reach at most {WINOGRAD} times the ceiling"
+        yield f"{share:.2f} times as many operations per second as the device's ceiling (peak rate): {most}"
 
 
 def disturbance(cell: Cell, measurement: Measurement, system: SystemSeries | None) -> str | None:

@@ -16,9 +16,6 @@ from accelbench.schema.vocab import Precision
 MIXED = {Precision.fp16_mixed: Precision.fp16, Precision.bf16_mixed: Precision.bf16}
 TRUE_PRECISIONS = tuple(word for word in Precision if word not in MIXED)
 
-# The fields of `Ceilings` that grow with the number of devices.
-RATES = ("memory_bytes_per_s", "host_to_device_bytes_per_s", "device_to_host_bytes_per_s")
-
 
 def formats_of(precision: str) -> list[Precision]:
     """Returns the number formats that `precision` computes in. A mixed precision has two formats, any other has one."""
@@ -30,7 +27,7 @@ def formats_of(precision: str) -> list[Precision]:
 class Ceilings:
     """The highest speeds that a probe reached on one device.
 
-    If the device lacks a precision or a kind of copy, this speed is absent or None. It is never 0.
+    If the device lacks a precision, its speed is absent. It is never 0.
     """
 
     device: str  # the setting `device`, such as `gpu`
@@ -41,11 +38,7 @@ class Ceilings:
     flops_per_s: Mapping[str, Rate]
     how: Mapping[str, str]  # true precision -> the fastest operation
     memory_bytes_per_s: Rate  # bytes that the program reads and writes; a cache's additional reads do not count
-    # host_to_device_bytes_per_s, device_to_host_bytes_per_s: copies from and to pinned memory; None for a device that
-    # uses the host's memory
-    host_to_device_bytes_per_s: Rate | None
-    device_to_host_bytes_per_s: Rate | None
-    launch_s: Seconds  # seconds until the call of an operator returns, in a chain of calls without a wait
+    launch_s: Seconds  # mean seconds of a tiny operator in a chain of such operators
     seconds: Seconds  # duration of the probe
     measured_at: str  # UTC, ISO 8601
     # true precisions that were tried, also those that the device lacks
@@ -64,9 +57,8 @@ class Ceilings:
 
         `launch_s` stays the same, because all devices launch operators at the same time.
         """
-        rates = {name: num * rate for name in RATES if (rate := getattr(self, name)) is not None}
         flops_per_s = {word: num * rate for word, rate in self.flops_per_s.items()}
-        return dataclasses.replace(self, flops_per_s=flops_per_s, **rates)
+        return dataclasses.replace(self, flops_per_s=flops_per_s, memory_bytes_per_s=num * self.memory_bytes_per_s)
 
     def joined(self, other: "Ceilings") -> "Ceilings":
         """Combines two probes of one device. Takes the better value of both, because other load only slows a probe.
@@ -79,12 +71,11 @@ class Ceilings:
             if rate > flops_per_s.get(word, 0.0):
                 flops_per_s[word] = rate
                 how[word] = other.how[word]
-        rates: Any = {name: max(getattr(self, name) or 0, getattr(other, name) or 0) or None for name in RATES}
         return dataclasses.replace(
             other,
             flops_per_s=flops_per_s,
             how=how,
-            **rates,
+            memory_bytes_per_s=max(self.memory_bytes_per_s, other.memory_bytes_per_s),
             launch_s=min(self.launch_s, other.launch_s),
             seconds=self.seconds + other.seconds,
             probed=sorted({*self.probed, *other.probed}),

@@ -12,8 +12,7 @@ from accelbench.devices.proc import CpuTimes, cpu_times
 from accelbench.errors import RefusedError, WriteError, writing_errors
 from accelbench.grid.fingerprint import of_cell
 from accelbench.isolation.hosts import Hosts
-from accelbench.judging.roofline import ceilings_of_cell, flops_per_s
-from accelbench.judging.verdict import MIN_OTHERS, MIN_STEAL, is_allowed, load_beside
+from accelbench.judging.verdict import MIN_OTHERS, MIN_STEAL, is_allowed, load_beside, share_of_ceiling
 from accelbench.project import CEILINGS
 from accelbench.schema.ceilings import Ceilings, formats_of, keep_ceilings, read_ceilings
 from accelbench.schema.cell import Cell
@@ -22,6 +21,7 @@ from accelbench.schema.vocab import Device, Engine, Precision
 
 # Probes run in this engine, whichever engine a cell has.
 PROBING_ENGINE = Engine.pytorch
+AGAIN = "again"  # why a disturbed probe is repeated
 SECONDS, SECONDS_EACH = 2, 3  # length of a probe on two cores: a constant part, and a part for each precision
 MAX_WAITS = 4  # for a quiet machine in one sweep
 LOOK_S = 1.0  # long enough for the kernel's ticks of 10 ms
@@ -107,38 +107,37 @@ class Prober:
         If other programs disturb the probe, waits for a quiet machine, at most as long as a probe takes, and repeats
         the probe.
         """
-        load = self._probe_once(cell, precisions, why)
-        if load and self._quiet.comes(f"The probe of {cell.device} was disturbed ({load})", _seconds(precisions)):
-            load = self._probe_once(cell, precisions, "again")
-        if load:
-            why = f"other programs disturbed the probe ({load})"
-            self.say(f"The peak speed of {cell.device} is unknown in this sweep: {why}")
-
-    def _probe_once(self, cell: Cell, precisions: Sequence[Precision], why: str) -> str | None:
-        """Probes once. Returns the load that disturbed the probe, or None if no load did, or if nothing was probed."""
         device = cell.device
         cell = replace(cell, engine=PROBING_ENGINE, keras=None)
-        environment = of_cell(cell, self.environment)
-        before = self.known.setdefault(_probed(cell), read_ceilings(self.root, environment).get(device.value))
         if not self.hosts.can_probe(cell):
-            return None
-        about = f"{', '.join(precisions)}; about {_seconds(precisions)} s, {why}"
-        self.say(f"Measuring the peak speed of {device} ({about}) ...")
-        outcome = self.hosts.probe(cell, precisions)
-        ceilings = outcome.ceilings
-        if ceilings is None:
-            self.say(f"{device} could not be probed: {outcome.reason}. Its cells get no share of the peak speed.")
-            return None
-        load = None if is_allowed() else load_beside(outcome.system)
-        if load:
-            return load
-        self.known[_probed(cell)] = joined = before.joined(ceilings) if before else ceilings
+            return
+        seconds = SECONDS + SECONDS_EACH * len(precisions)
+        while True:
+            about = f"{', '.join(precisions)}; about {seconds} s, {why}"
+            self.say(f"Measuring the peak speed of {device} ({about}) ...")
+            outcome = self.hosts.probe(cell, precisions)
+            if outcome.ceilings is None:
+                self.say(f"{device} could not be probed: {outcome.reason}. Its cells get no share of the peak speed.")
+                return
+            load = None if is_allowed() else load_beside(outcome.system)
+            if load is None:
+                self._keep(cell, outcome.ceilings)
+                return
+            if why == AGAIN or not self._quiet.comes(f"The probe of {device} was disturbed ({load})", seconds):
+                why = f"other programs disturbed the probe ({load})"
+                self.say(f"The peak speed of {device} is unknown in this sweep: {why}")
+                return
+            why = AGAIN
+
+    def _keep(self, cell: Cell, probed: Ceilings) -> None:
+        key = _probed(cell)
+        known = self.known.get(key)
+        self.known[key] = ceilings = known.joined(probed) if known else probed
         try:
             with writing_errors(CEILINGS):
-                keep_ceilings(self.root, environment, device.value, joined)
+                keep_ceilings(self.root, of_cell(cell, self.environment), cell.device.value, ceilings)
         except (WriteError, RefusedError) as error:
             self.say(f"{error}. The next sweep probes again.")
-        return None
 
     def after(self, cell: Cell, measured: Measurement | None, label: str) -> Ceilings | None:
         """Returns the ceilings of the cell's device after the cell `label` ran. Returns None if they are unknown.
@@ -146,21 +145,11 @@ class Prober:
         The device is probed again, once in a sweep, if an ok and undisturbed cell was faster than its ceiling.
         """
         key = _probed(cell)
-        known = self.known.get(key)
-        if known is None or measured is None or key in self._reprobed:
-            return known
-        rate = flops_per_s(cell, measured)
-        ceilings = ceilings_of_cell(known, cell, measured.num_devices)
-        ceiling = ceilings.ceiling_of(cell.precision) if ceilings else None
-        if rate is not None and ceiling is not None and rate > ceiling:
+        share = None if measured is None else share_of_ceiling(cell, measured, self.known.get(key))
+        if share is not None and share > 1 and key not in self._reprobed:
             self._reprobed.add(key)
             self.probe(cell, formats_of(cell.precision), f"again: {label} was faster")
-        return self.known[key]
-
-
-def _seconds(precisions: Sequence[Precision]) -> int:
-    """Returns roughly the seconds that a probe takes."""
-    return SECONDS + SECONDS_EACH * len(precisions)
+        return self.known.get(key)
 
 
 def _probed(cell: Cell) -> Probed:

@@ -1,17 +1,16 @@
-"""Measures a device's ceilings: the highest rates of arithmetic, memory, copies and launches.
+"""Measures a device's ceilings: the highest rates of arithmetic, memory and launches.
 
 Matrix products and convolutions are measured in several shapes, memory formats and libraries. The fastest of them is
 the ceiling of arithmetic. One kernel is not enough: on one CPU, matmul reached 193 GFLOP/s in fp32, but a convolution
 reached 487 GFLOP/s.
 """
 
-import math
 import time
 from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime
 from functools import partial
+from math import prod
 
-import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional
@@ -24,22 +23,19 @@ from accelbench.schema.ceilings import TRUE_PRECISIONS, Ceilings
 from accelbench.schema.vocab import Device, Precision
 
 Call = Callable[[], object]
-Best = Callable[[Call], float]
-Prepared = Callable[[Tensor, Tensor], Call]  # (two tensors) -> the call that computes with them
-# A computation whose rate may be the ceiling of arithmetic: its name, its floating-point operations (a multiply-add
-# counts as two), and a function that allocates the tensors and returns the call that computes.
-Kernel = tuple[str, int, Callable[[], Call]]
+Best = Callable[[Call], float]  # a call -> its seconds
+Kernel = Callable[[Tensor, Tensor], Call]  # two tensors -> the call that computes with them
+Shapes = tuple[tuple[int, ...], tuple[int, ...]]  # of the two tensors
 
 AMPERE = (8, 0)  # the first compute capability with TF32 and bfloat16 units
-MAX_CALL_S = 0.1  # kernels that would take longer are skipped
+MAX_CALL_S = 0.05  # a kernel that takes longer is not tried in larger shapes
 MIN_REPEAT_S = 0.001  # least duration of a timed group of calls, so that waiting is a small part of the group
 MIN_REPEATS = 3
 REST_S = 0.001  # sleep before each repeat, after which the operating system prefers this process to others
-NUM_ROUNDS = 2  # rounds, seconds apart, because another program may disturb one round
+SECONDS_EACH = 0.03  # time in which a call is repeated
 # Larger than the last-level cache of every known CPU and GPU.
 MEMORY_BYTES = 512 << 20
-COPY_BYTES = 256 << 20
-NUM_LAUNCHES = 500  # fewer launches than a CUDA device queues before the host has to wait
+NUM_LAUNCHES = 100
 # Type of device -> sides of square matrices; and (batch, channels, side) of the images of a padded 3x3 convolution.
 # Devices that are not listed use the values of "cuda".
 SIDES = {"cpu": (256, 512, 1024, 2048), "cuda": (1024, 2048, 4096, 8192, 16384), "xla": (512, 1024, 2048, 4096, 8192)}
@@ -50,12 +46,11 @@ IMAGES = {
 }
 
 
-def run(device: Device, precisions: Iterable[Precision] = TRUE_PRECISIONS, *, seconds_each: float = 0.02) -> Ceilings:
+def run(device: Device, precisions: Iterable[Precision] = TRUE_PRECISIONS) -> Ceilings:
     """Measures the ceilings of `device` in `precisions`. On a CPU, all cores compute.
 
     The device must be present. The process must do nothing else before or after this call. Precisions for which the
-    device has no arithmetic units are skipped. Every round repeats each kernel for `seconds_each`. By default, a CPU
-    with 2 cores takes 2 s plus 3 s per precision.
+    device has no arithmetic units are skipped.
     """
     start = time.perf_counter()
     measured_at = datetime.now(UTC).isoformat(timespec="milliseconds")
@@ -63,16 +58,12 @@ def run(device: Device, precisions: Iterable[Precision] = TRUE_PRECISIONS, *, se
     is_xla = backend.torch_type == "xla"
     if not is_xla:
         use_threads(usable_cores())
-    best = partial(_best, backend, seconds_each)
-    rates: dict[Precision, dict[str, float]] = {word: {} for word in precisions if _has_units(backend, word)}
+    best = partial(_best, backend)
     with torch.no_grad():
-        for _ in range(NUM_ROUNDS):
-            for precision, kernels in rates.items():
-                _note_rates(backend, precision, best, kernels)
+        rates = {word: _rates(backend, word, best) for word in precisions if _has_units(backend, word)}
         backend.prepare(allow_tf32=False)
         memory = _memory_bytes_per_s(backend, best)
-        to_device, to_host = _copy_bytes_per_s(backend, best)
-        launch_s = _launch_s(backend)
+        launch_s = _launch_s(backend, best)
     return Ceilings(
         device=backend.ran_on(backend.torch_type),
         device_name=backend.device_name() or look(device).name,
@@ -81,16 +72,14 @@ def run(device: Device, precisions: Iterable[Precision] = TRUE_PRECISIONS, *, se
         how={word: max(kernels, key=kernels.__getitem__) for word, kernels in rates.items() if kernels},
         probed=[word.value for word in precisions],
         memory_bytes_per_s=memory,
-        host_to_device_bytes_per_s=to_device,
-        device_to_host_bytes_per_s=to_host,
         launch_s=launch_s,
         seconds=time.perf_counter() - start,
         measured_at=measured_at,
     )
 
 
-def _best(backend: Backend, seconds: float, call: Call) -> float:
-    """Warms up, then times groups of calls for `seconds`. Returns the seconds per call in the fastest group."""
+def _best(backend: Backend, call: Call) -> float:
+    """Warms up, then times groups of calls for `SECONDS_EACH`. Returns the seconds per call in the fastest group."""
 
     def timed(num: int) -> float:
         start = time.perf_counter()
@@ -104,14 +93,12 @@ def _best(backend: Backend, seconds: float, call: Call) -> float:
 
     timed(1)
     num = max(1, round(MIN_REPEAT_S / max(timed(1), 1e-6)))
-    least = float("inf")
-    repeats = 0
-    end = time.perf_counter() + seconds
-    while repeats < MIN_REPEATS or time.perf_counter() < end:
+    times_s: list[float] = []
+    end = time.perf_counter() + SECONDS_EACH
+    while len(times_s) < MIN_REPEATS or time.perf_counter() < end:
         time.sleep(REST_S)
-        least = min(least, timed(num))
-        repeats += 1
-    return least / num
+        times_s.append(timed(num))
+    return min(times_s) / num
 
 
 def _has_units(backend: Backend, precision: Precision) -> bool:
@@ -125,111 +112,66 @@ def _has_units(backend: Backend, precision: Precision) -> bool:
     return precision != Precision.tf32 and (kind, precision) != ("xla", Precision.fp16)
 
 
-def _note_rates(backend: Backend, precision: Precision, best: Best, rates: dict[str, float]) -> None:
-    """Measures kernels in this precision. Stores each kernel's highest rate (operations per second) in `rates`."""
+def _rates(backend: Backend, precision: Precision, best: Best) -> dict[str, float]:
+    """Returns the operations per second of each kernel in each of its shapes. A multiply-add counts as two."""
     backend.prepare(allow_tf32=precision == Precision.tf32)
     torch.backends.cudnn.benchmark = True  # cuDNN searches for the fastest algorithm, which `prepare` has disabled
-    for family in families(DTYPES[precision], backend.device()):
-        rate = math.inf
-        # The sizes rise. The loop ends if a kernel would take too long, or fails.
-        for name, flops, make in family:
-            if flops / rate > MAX_CALL_S:
-                break
+    device = backend.device()
+    dtype = DTYPES[precision]
+    rates = {}
+    for name, kernel, sizes in kernels(dtype, device):
+        for left, right in sizes:
             try:
-                rate = flops / best(make())
+                seconds = best(kernel(_drawn(left, dtype, device), _drawn(right, dtype, device)))
             # The kernel does not exist for this dtype or in this release, or memory is too small.
             except (RuntimeError, NotImplementedError, AttributeError, TypeError):
                 break
-            rates[name] = max(rate, rates.get(name, 0.0))
+            rates[f"{name} {'x'.join(map(str, left))}"] = 2 * prod(left) * prod(right) / right[1] / seconds
+            if seconds > MAX_CALL_S:
+                break
+    return rates
+
+
+def _drawn(shape: tuple[int, ...], dtype: torch.dtype, device: torch.device) -> Tensor:
+    origin = "cpu" if device.type == "xla" else device  # on XLA, the random generator would be compiled for each shape
+    if dtype == torch.int8:
+        return torch.randint(-127, 128, shape, dtype=dtype, device=origin).to(device)
+    return torch.randn(shape, device=origin).to(dtype).to(device)
 
 
 def _memory_bytes_per_s(backend: Backend, best: Best) -> float:
-    """Measures a sum, a copy and an addition. Returns the most bytes that one of them reads and writes per second."""
-    num = MEMORY_BYTES // 4
-    source, target = (torch.ones(num, device=backend.device()) for _ in range(2))
-    moved: list[tuple[int, Call]] = [(1, source.sum)]
-    if backend.torch_type == "xla":  # no copy: XLA may let tensors share memory instead of copying
-        moved += [(3, lambda: source + target)]
-    else:
-        moved += [(2, lambda: target.copy_(source)), (3, lambda: target.add_(source))]
-    return max(streams * 4 * num / best(call) for streams, call in moved)
+    """Measures a sum and an addition. Returns the most bytes that one of them reads and writes per second."""
+    source, target = (torch.ones(MEMORY_BYTES // 4, device=backend.device()) for _ in range(2))
+    return MEMORY_BYTES * max(1 / best(source.sum), 3 / best(lambda: target.add_(source)))
 
 
-def _copy_bytes_per_s(backend: Backend, best: Best) -> tuple[float | None, float | None]:
-    """Returns the bytes per second from pinned host memory to a CUDA GPU, and back. Both are None on other devices."""
-    if backend.torch_type != "cuda":
-        return None, None
-    host = torch.ones(COPY_BYTES, dtype=torch.uint8, pin_memory=True)
-    device = torch.empty_like(host, device=backend.device())
-    to_device = best(lambda: device.copy_(host, non_blocking=True))
-    to_host = best(lambda: host.copy_(device, non_blocking=True))
-    return COPY_BYTES / to_device, COPY_BYTES / to_host
-
-
-def _launch_s(backend: Backend) -> float:
-    """Returns the mean seconds of a call that launches one operator, which adds 1 to a number.
-
-    A call does not wait for the sum. On XLA, calls only record operators, so the time of launching all of them together
-    is included.
-    """
+def _launch_s(backend: Backend, best: Best) -> float:
+    """Returns the mean seconds of an operator that adds 1 to a number, in a chain of such operators."""
     number = torch.zeros(1, device=backend.device())
-    least = float("inf")
-    for _ in range(MIN_REPEATS + 7):
-        backend.wait()
-        start = time.perf_counter()
+
+    def chain() -> Tensor:
         for _ in range(NUM_LAUNCHES):
             number.add_(1.0)
-        backend.end_step()
-        least = min(least, time.perf_counter() - start)
-    backend.wait()
-    return least / NUM_LAUNCHES
+        return number
+
+    return best(chain) / NUM_LAUNCHES
 
 
-def families(dtype: torch.dtype, device: torch.device) -> Iterator[list[Kernel]]:
-    """Yields families of kernels for the device. A family is one kernel in several sizes, from small to large."""
-    origin = "cpu" if device.type == "xla" else device  # on XLA, the random generator would be compiled for each shape
-
-    def draw(shape: tuple[int, ...]) -> Tensor:
-        if dtype == torch.int8:
-            return torch.randint(-127, 128, shape, dtype=dtype, device=origin).to(device)
-        return torch.randn(shape, device=origin).to(dtype).to(device)
-
-    def make(prepared: Prepared, *shapes: tuple[int, ...]) -> Call:
-        return prepared(*map(draw, shapes))
-
-    sides = SIDES.get(device.type, SIDES["cuda"])
-    for name, prepared in _products(dtype, device).items():
-        yield [(f"{name} {side}", 2 * side**3, partial(make, prepared, (side, side), (side, side))) for side in sides]
-    for name, layout in _layouts(dtype, device).items():
-        family: list[Kernel] = []
-        for num, channels, side in IMAGES.get(device.type, IMAGES["cuda"]):
-            shapes = (num, channels, side, side), (channels, channels, 3, 3)
-            flops = 2 * 9 * num * channels**2 * side**2
-            called = partial(make, partial(_convolution, layout), *shapes)
-            family.append((f"conv3x3 {num}x{channels}x{side}x{side} {name}", flops, called))
-        yield family
-
-
-def _products(dtype: torch.dtype, device: torch.device) -> dict[str, Prepared]:
-    """Returns kernels on two square matrices."""
+def kernels(dtype: torch.dtype, device: torch.device) -> Iterator[tuple[str, Kernel, list[Shapes]]]:
+    """Yields the name of each kernel for the device, the kernel, and its shapes from small to large."""
+    squares: list[Shapes] = [((side, side), (side, side)) for side in SIDES.get(device.type, SIDES["cuda"])]
+    images: list[Shapes] = []
+    for num, channels, side in IMAGES.get(device.type, IMAGES["cuda"]):
+        images.append(((num, channels, side, side), (channels, channels, 3, 3)))
     if dtype == torch.int8:
-        return {"oneDNN int8 linear": _int8_linear}
-    products: dict[str, Prepared] = {"matmul": lambda left, right: partial(torch.matmul, left, right)}
+        yield "oneDNN int8 linear", _int8_linear, squares
+        return
+    yield "matmul", partial(partial, torch.matmul), squares
     if device.type == "cpu":
-        products["oneDNN linear"] = _onednn_linear  # for plain fp32 tensors, torch uses MKL
-    if device.type == "cpu" and dtype == torch.float64:
-        products["numpy"] = lambda left, right: partial(np.matmul, left.numpy(), right.numpy())
-    return products
-
-
-def _layouts(dtype: torch.dtype, device: torch.device) -> dict[str, torch.memory_format]:
-    """Returns the memory formats of images in which convolutions are measured."""
-    if dtype == torch.int8:
-        return {}
-    layouts = {"NCHW": torch.contiguous_format}
+        yield "oneDNN linear", _onednn_linear, squares  # for plain fp32 tensors, torch uses MKL
+    yield "conv3x3", partial(_convolution, torch.contiguous_format), images
     if device.type != "xla":
-        layouts["channels_last"] = torch.channels_last
-    return layouts
+        yield "conv3x3 channels_last", partial(_convolution, torch.channels_last), images
 
 
 def _onednn_linear(inputs: Tensor, weight: Tensor) -> Call:
