@@ -37,7 +37,7 @@ from selenium import webdriver
 from selenium.webdriver.remote.webdriver import WebDriver
 from selenium.webdriver.support.wait import WebDriverWait
 
-from accelbench.commands.registry import NAMES, PLACES
+from accelbench.commands.command import NAMES, PLACES
 
 DOCS = Path(__file__).parent
 ROOT = DOCS.parent

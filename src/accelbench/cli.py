@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from rich.console import Console
 
-from accelbench.commands.registry import choose, overview
+from accelbench.commands.command import choose, overview
 from accelbench.errors import Interrupted, UserError
 from accelbench.project import mend_environment
 from accelbench.schema.secrets import masked

@@ -2,7 +2,6 @@
 
 import argparse
 import errno
-import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, NoReturn
@@ -110,12 +109,5 @@ class Parser(argparse.ArgumentParser):
         super().__init__(**settings, allow_abbrev=False)  # no abbreviations: a mistyped flag must not set another one
 
     def error(self, message: str) -> NoReturn:
-        """Raises a UserError with argparse's message. The error also lists the choices, or a similar flag."""
-        if choice := re.search(r"argument ([^\s/]+)\S*: invalid choice: '?(.*?)'? \(choose from (.*)\)", message):
-            raise UnknownChoiceError(choice[1], choice[2], re.findall(r"[\w-]+", choice[3]))
-        if number := re.search(r"argument (\S+): invalid (int|float) value: '(.*)'", message):
-            kind = "whole number" if number[2] == "int" else "number"
-            raise UserError(f"{number[1]} {number[3][:MAX_WORD]}: should be a {kind}")
-        flag = re.search(r"unrecognized arguments: (\S+)", message)
-        hint = did_you_mean(flag[1], self._option_string_actions) if flag else ""
-        raise UserError(f"{message}.{hint} `{self.prog} --help` lists all flags")
+        """Raises a UserError with argparse's message."""
+        raise UserError(f"{message}. `{self.prog} --help` lists all flags")

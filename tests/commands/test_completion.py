@@ -4,8 +4,8 @@ import subprocess
 
 import pytest
 
+from accelbench.commands.command import load_all
 from accelbench.commands.project import script as made
-from accelbench.commands.registry import load_all
 from fakes import make_project
 
 ASK_BASH = """

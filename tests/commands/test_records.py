@@ -8,7 +8,7 @@ import pytest
 from rich.console import Console
 
 from accelbench.cli import main
-from accelbench.commands.registry import load
+from accelbench.commands.command import load
 from accelbench.commands.shared import default_folder
 from accelbench.errors import UserError
 from accelbench.project import Workplace

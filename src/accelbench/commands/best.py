@@ -6,15 +6,17 @@ from argparse import Namespace
 from rich.console import Console
 
 from accelbench import presentation
-from accelbench.commands import to_target
 from accelbench.commands.command import command, flag, say
 from accelbench.commands.shared import (
     FOLDER_HELP,
     PRICE,
+    TARGET_FLAGS,
+    TARGET_RULES,
     budget_in_s,
     check,
     costs,
     default_folder,
+    find_target,
     names_of,
     words_of,
 )
@@ -25,7 +27,7 @@ from accelbench.rules import Rule
 DECIDED = {"protocol", "server.rate", "server.duration_s", "server.latency_ms"}  # settings that --serve decides
 MODES = "--search, --serve, --target or --largest-batch"  # without one of these, `best` reads records
 RULES = (
-    *to_target.RULES,
+    *TARGET_RULES,
     Rule("other_mode", "{mode}: can't be used with {other_mode}"),
     Rule("latency_ms target", "--latency-ms: needs a folder of records, --search or --serve"),
     Rule("latency_ms largest_batch", "--latency-ms: needs a folder of records, --search or --serve"),
@@ -66,7 +68,7 @@ RULES = (
     flag("--largest-batch", help="find the largest batch that fits into memory"),
     flag("--search", help="find the best of all combinations within --budget"),
     flag("--serve", help="find the most requests/s within --latency-ms"),
-    *to_target.FLAGS,
+    *TARGET_FLAGS,
     flag("--margin", metavar="2%", help="with --search: differences that are ignored (2%%)"),
     flag(
         "--by",
@@ -101,7 +103,7 @@ def best(chosen: Namespace, console: Console) -> int:
     if chosen.serve:
         return _serve(chosen, console)
     if chosen.target is not None:
-        return to_target.run([shlex.join(chosen.words)], chosen, console)
+        return find_target([shlex.join(chosen.words)], chosen, console)
     budget_s = budget_in_s(chosen, "1m")
     words = words_of(chosen)
     from accelbench.answers.comparison import terms

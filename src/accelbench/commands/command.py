@@ -1,9 +1,10 @@
-"""Declares commands of `accelbench`. Their usage, help and shell completion are made from the declaration.
+"""Lists and declares the commands of `accelbench`. Their usage, help and completion come from the declarations.
 
 A command's module imports only what the help needs. When the command runs, it imports the rest, such as Hydra.
 """
 
 import argparse
+import importlib
 import shutil
 import textwrap
 from argparse import Namespace
@@ -14,12 +15,26 @@ from typing import Any, NamedTuple
 from rich.console import Console
 
 from accelbench import presentation
-from accelbench.errors import Parser
+from accelbench.errors import Parser, UserError, did_you_mean
 
 MAX_WIDTH = 100  # columns of a help text: wider lines are hard to read
 ALL = "all"  # the topic of --help that prints all other topics
 VERBOSE = "verbose=true"  # the setting that -v stands for
 
+
+# Module -> the names of its commands. The very first command is the default.
+MODULES = {
+    "measure": ("run", "plan"),
+    "compare": ("compare", "regressions", "bisect"),
+    "best": ("best",),
+    "machine": ("doctor", "selfcheck"),
+    "show": ("report", "view", "figure"),
+    "share": ("export", "bundle", "verify", "replay", "merge"),
+    "project": ("sync", "ui", "init", "completion"),
+}
+PLACES = {name: module for module, names in MODULES.items() for name in names}
+NAMES = tuple(PLACES)
+MAX_SHOWN = 60  # characters of an unknown word
 
 # Runs a command with the parsed words, and prints on the console. Returns the exit status.
 Run = Callable[[Namespace, Console], int]
@@ -117,3 +132,41 @@ class _HelpFormatter(argparse.RawDescriptionHelpFormatter):
     def _fill_text(self, text: str, width: int, indent: str) -> str:
         """Wraps long lines, and keeps line breaks. Each formatter of argparse does only one of these."""
         return "\n".join(textwrap.fill(line, width, break_long_words=False) for line in text.splitlines())
+
+
+def load(name: str) -> Command:
+    """The command of one of `NAMES`."""
+    command: Command = getattr(importlib.import_module(f"accelbench.commands.{PLACES[name]}"), name)
+    return command
+
+
+def load_all() -> list[Command]:
+    """All commands, in the order of `NAMES`."""
+    return [load(name) for name in NAMES]
+
+
+def choose(words: Sequence[str]) -> tuple[Command, list[str]]:
+    """Returns the command that a command line names, and the words after the name. The default command is `run`.
+
+    Raises UserError: the command is unknown.
+    """
+    named = bool(words) and words[0] in NAMES
+    command = load(words[0] if named else NAMES[0])
+    rest = list(words[named:])
+    if command.has_hydra_words and rest and "=" not in rest[0] and not rest[0].startswith(("-", "~")):
+        word = rest[0][:MAX_SHOWN]
+        meant = did_you_mean(word, NAMES)
+        raise UserError(f"{word}: unknown command.{meant} Choose from: {', '.join(NAMES)}; or give name=value.")
+    return command, rest
+
+
+def overview() -> str:
+    """The help of `accelbench` itself: every command with its summary."""
+    listed = "\n".join(f"  {command.name:<12}{command.summary}" for command in load_all())
+    return f"""\
+accelbench measures how fast a model trains and infers, and what is fastest.
+usage: accelbench [run] [-m] [name=value ...], or accelbench COMMAND [flags]
+{listed}
+`accelbench COMMAND --help` lists flags, `accelbench run --help` settings
+exit status: 0 done; 1 a cell failed, no answer, or --fail-if; 2 a mistake
+"""

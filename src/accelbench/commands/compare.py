@@ -8,9 +8,18 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 
 from accelbench import project
-from accelbench.commands import to_target
 from accelbench.commands.command import VERBOSE, command, flag, say
-from accelbench.commands.shared import BUDGET, budget_in_s, check, default_folder, say_notes, words_of
+from accelbench.commands.shared import (
+    BUDGET,
+    TARGET_FLAGS,
+    TARGET_RULES,
+    budget_in_s,
+    check,
+    default_folder,
+    find_target,
+    say_notes,
+    words_of,
+)
 from accelbench.errors import UserError
 from accelbench.rules import Rule
 from accelbench.schema.vocab import UNEXPECTED
@@ -32,7 +41,7 @@ decides this. Commits that do not run are skipped. Uncommitted changes are ignor
 If the search was stopped, the same command continues it.
 """
 RULES = (
-    *to_target.RULES,
+    *TARGET_RULES,
     Rule("target !run", "--target: needs --run, which trains both sides to the target"),
     Rule("budget !target !top", "--budget: needs --top, or --run --target"),
     Rule("top run", "--top: can't be used with --run, because --top measures the best cells of a folder"),
@@ -56,7 +65,7 @@ RULES = (
     flag("--run", help="measure A and B, which are cells, each in quotes"),
     flag("--top", help="measure the best cells of folder A again, interleaved"),
     flag("--repeats", metavar="N", type=int, help="with --run: number of processes of each cell (5)"),
-    *to_target.FLAGS,
+    *TARGET_FLAGS,
     flag("--margin", metavar="2%", help="differences that count as the same (2%%)"),
     flag("--fail-if", metavar="slower:5%", help="exit 1 if B is surely over 5 %% slower, 2 if undecided"),
     flag("--anyway", help="also compare different work; exit 0 if undecided"),
@@ -88,7 +97,7 @@ def compare(chosen: Namespace, console: Console) -> int:
     if len(names) > 2 or (chosen.run and len(names) < 2):
         raise UserError(f"compare: expects A and B, but {len(names)} were given. Put words with spaces in quotes")
     if chosen.target is not None:
-        return to_target.run(names, chosen, console)
+        return find_target(names, chosen, console)
     if chosen.run:
         return _measure(names, chosen, terms, console)
     kept = interleaved.load_comparison(Path(names[0])) if len(names) == 1 else None

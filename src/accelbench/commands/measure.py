@@ -2,7 +2,7 @@
 
 import textwrap
 from argparse import Namespace
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -19,7 +19,6 @@ from accelbench.project import Workplace, shown, workplace
 from accelbench.schema.serialize import grouped
 
 if TYPE_CHECKING:
-    from accelbench.grid.estimate import Length
     from accelbench.grid.plan import Planned
     from accelbench.schema.cell import Cell
     from accelbench.settings.config import About, RunConfig, SweepOptions
@@ -39,8 +38,7 @@ examples:
   accelbench plan suite=mnist_networks
   accelbench compare --run "model=cnn" "model=cnn precision=bf16"
 """
-MAX_LISTED = 20  # cells
-MAX_NAMED = 4  # skipped cells that are named for each reason, at most
+MAX_LISTED = 20  # cells that run, or that are skipped for one reason
 LABEL_WIDTH = 42
 
 
@@ -121,8 +119,7 @@ def run(chosen: Namespace, console: Console) -> int:
     with Hosts() as hosts:
         from accelbench.answers.cells import Process
         from accelbench.cluster import dispatch
-        from accelbench.settings import application
-        from accelbench.settings.compose import cells_of
+        from accelbench.settings.compose import cells_of, run_hydra
 
         def measure(runs: "list[RunConfig]", folder: Path) -> list[float]:
             nonlocal num_unexpected
@@ -136,7 +133,7 @@ def run(chosen: Namespace, console: Console) -> int:
             of_cells = [speeds.get(cell.id) or 0.0 for cell in cells]
             return [fmean(of_cells[at : at + options.repeats]) for at in range(0, len(cells), options.repeats)]
 
-        application.run(measure, flags, words_of(chosen), is_sweep=chosen.multirun)
+        run_hydra(measure, flags, words_of(chosen), is_sweep=chosen.multirun)
     return 1 if num_unexpected else 0
 
 
@@ -165,11 +162,9 @@ def _show(options: "SweepOptions", console: Console, result: "SweepResult") -> N
 )
 def plan(chosen: Namespace, console: Console) -> int:
     """Shows the cells of one sweep."""
-    from accelbench.grid.estimate import lengths, read_evidence
+    from accelbench.grid.estimate import Length, lengths, read_evidence
     from accelbench.schema.serialize import canonical_json, plain
-    from accelbench.schema.vocab import RANDOM
     from accelbench.settings.compose import cells_of, compose
-    from accelbench.sweep.session import is_prepared
 
     words = chosen.words
     if not {"-m", "--multirun"} & set(words):
@@ -185,21 +180,19 @@ def plan(chosen: Namespace, console: Console) -> int:
         items += _planned(of_data, place)
     runs = [item for item in items if item.skip_reason is None]
     cells = [item.cell for item in runs]
-    evidence = read_evidence(place.root)
-    length_of = {id(item): length for item, length in zip(runs, lengths(cells, evidence), strict=True)}
-    say(console, _counted(items, length_of), "")
-    named = runs if chosen.cells else runs[:MAX_LISTED]
-    for item in named:
-        length = length_of[id(item)]
-        text = "unknown until it has run once" if length.num_unknown else length
-        say(console, f"{item.label:<{LABEL_WIDTH}} {text}")
-    if len(runs) > len(named):
-        more = f"and {len(runs) - len(named)} more: " if named else ""
-        say(console, f"{more}--cells names every cell")
-    data = {cell.data.name: cell.data for cell in cells if cell.data.name != RANDOM}
-    if missing := [shown(place.data / name) for name, spec in data.items() if not is_prepared(place, spec)]:
-        say(console, f"Not included: the time to prepare {', '.join(missing)}, which is spent once.")
-    say(console, *_skipped(items, chosen.cells))
+    times = lengths(cells, read_evidence(place.root))
+    total = sum(times, Length())
+    say(console, f"{counted(len(items), 'cell')}: {len(runs)} to run, {total}; {len(items) - len(runs)} to skip.", "")
+    num_listed = len(items) if chosen.cells else MAX_LISTED
+    for item, length in zip(runs[:num_listed], times, strict=False):
+        say(console, f"{item.label:<{LABEL_WIDTH}} {length}")
+    if len(runs) > num_listed:
+        say(console, f"and {len(runs) - num_listed} more: --cells names every cell")
+    skipped = [item for item in items if item.skip_reason is not None]
+    for reason, of_reason in grouped(skipped, lambda item: str(item.skip_reason)).items():
+        labels = [item.label for item in of_reason[:num_listed]]
+        more = f" and {len(of_reason) - num_listed} more" if len(of_reason) > num_listed else ""
+        say(console, "", f"skip {len(of_reason)}: {reason}", f"  {', '.join(labels)}{more}")
     if chosen.check:
         for planned in grouped(runs, lambda item: item.cell.data.name).values():
             _check(planned, console, place)
@@ -216,25 +209,6 @@ def _planned(cells: "Sequence[Cell]", place: Workplace) -> "list[Planned]":
     names = labels(cells)
     planned = {cell.id: Planned.of(cell, "", why_skipped(cell, *images), names[cell.id]) for cell in cells}
     return in_order(planned.values())
-
-
-def _counted(planned: "Sequence[Planned]", length_of: "Mapping[int, Length]") -> str:
-    """Says how many cells there are, how many will run, and for how long. `length_of`: `id` of a cell -> its length."""
-    lengths = [length_of[id(item)] for item in planned if item.skip_reason is None]
-    length = ""
-    if lengths:
-        is_known = any(not one.num_unknown for one in lengths)
-        length = f", {sum(lengths[1:], lengths[0])}" if is_known else ", length unknown"
-    return f"{counted(len(planned), 'cell')}: {len(lengths):,} to run{length}; {len(planned) - len(lengths):,} to skip."
-
-
-def _skipped(items: "Sequence[Planned]", lists_all: bool) -> Iterator[str]:
-    skipped = [item for item in items if item.skip_reason is not None]
-    for reason, of_reason in grouped(skipped, lambda item: str(item.skip_reason)).items():
-        names = [item.label for item in of_reason]
-        few = names if lists_all else names[:MAX_NAMED]
-        more = f" and {len(names) - len(few)} more" if len(names) > len(few) else ""
-        yield from ("", f"skip {len(names)}: {reason}", f"  {', '.join(few)}{more}")
 
 
 def _check(planned: "Sequence[Planned]", console: Console, place: Workplace) -> None:

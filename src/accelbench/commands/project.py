@@ -100,7 +100,7 @@ def init(chosen: Namespace, console: Console) -> int:
 )
 def completion(chosen: Namespace, console: Console) -> int:
     """Prints the script."""
-    from accelbench.commands.registry import load_all
+    from accelbench.commands.command import load_all
 
     print(script(load_all(), workplace().conf), end="")
     return 0

@@ -1,8 +1,10 @@
-"""Code that several commands share: `--budget`, the default folder of records, and `--price-per-hour`."""
+"""Code that several commands share: `--budget`, `--target`, `--price-per-hour`, and the default folder of records."""
 
 import math
 from argparse import Namespace
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -25,6 +27,19 @@ BUDGET = flag("--budget", metavar="5m", help="how long the command may take, in 
 FOLDER_HELP = "folder of records (default: a project's results/, else the newest in runs/ with an ok cell)"
 FOLDER = flag("folder", nargs="?", help=FOLDER_HELP)
 PRICE = flag("--price-per-hour", metavar="2.5", help="an hour's price, or for each device: gpu=2.5,cpu=0.1")
+
+TARGET_FLAGS = (
+    flag("--target", metavar="0.97", type=float, help="find which setting is trained to this accuracy first"),
+    flag("--seeds", metavar="N", type=int, help="with --target: trainings of each setting (6)"),
+    BUDGET,
+)
+TARGET_RULES = (
+    Rule("target target>1", "--target {target}: should be an accuracy above 0 and at most 1, such as 0.97"),
+    Rule("target target<=0", "--target {target}: should be an accuracy above 0 and at most 1, such as 0.97"),
+    Rule("seeds !target", "--seeds: needs --target"),
+    Rule("seeds<1", "--seeds: should be at least 1"),
+)
+DECIDED_BY_TARGET = {"protocol", "target.accuracy", "repeat", "repeats"}  # settings that these flags decide
 
 
 def budget_in_s(chosen: Namespace, default: str) -> float:
@@ -123,7 +138,7 @@ def report_folder(place: Workplace, name: str) -> Path:
 
 def costs(chosen: Namespace, project: Path | None) -> "dict[Device, Cost]":
     """Returns the project's costs, with the prices in --price-per-hour. Raises UserError: a price is wrong."""
-    from msgspec.structs import replace
+    from msgspec.structs import replace as with_changes
 
     from accelbench.judging.costs import Cost
     from accelbench.settings import params
@@ -144,5 +159,43 @@ def costs(chosen: Namespace, project: Path | None) -> "dict[Device, Cost]":
             wanted = "a price above 0, such as 2.5, or one for each device: gpu=2.5,cpu=0.1"
             raise UserError(f"--price-per-hour {text}: should be {wanted}")
         for device in [Device(name)] if sign else Device:
-            costs_of[device] = replace(costs_of.get(device, Cost()), price_per_hour=per_hour)
+            costs_of[device] = with_changes(costs_of.get(device, Cost()), price_per_hour=per_hour)
     return costs_of
+
+
+def find_target(sides: Sequence[str], chosen: Namespace, console: Console) -> int:
+    """Trains all settings, interleaved by seed, and prints which setting reaches the target first.
+
+    Returns the exit status. It is 1 if no setting reaches the target, or if a training failed. Otherwise, it is 0. If
+    there are two sides and this machine can't run one of them, nothing is trained, and the status is 0.
+
+    Raises UserError: the settings can't be trained to a target.
+    """
+    from accelbench.isolation.hosts import Hosts
+
+    budget_s = budget_in_s(chosen, "10m")
+    with Hosts() as hosts:
+        from accelbench.answers.time_to_goal import MIN_SEEDS, target_answers
+        from accelbench.report.read import read
+        from accelbench.settings.compose import cells_of, compose, words_in
+        from accelbench.sweep import run as sweep
+        from accelbench.sweep.interleaved import why_pointless, with_seeds
+
+        composed = []
+        for side in sides:
+            words = words_in(side)
+            if refused := DECIDED_BY_TARGET & names_of(words):
+                raise UserError(f"{min(refused)}: is decided by --target and --seeds, so leave it out")
+            if chosen.verbose:
+                words.append(VERBOSE)
+            composed.append(compose(["-m", "protocol=target", f"target.accuracy={chosen.target}", *words]))
+        cells, options = cells_of([run for side in composed for run in side])
+        if len(sides) > 1 and (why := why_pointless([cells_of(side)[0] for side in composed])):
+            say(console, why)
+            return 0
+        options = replace(options, ends_after_s=budget_s)
+        planned = with_seeds(cells, MIN_SEEDS if chosen.seeds is None else chosen.seeds)
+        result = sweep.run(planned, options, console, hosts=hosts, show=partial(show_sweep, options, console))
+    result.check_request()
+    has_arrived = any(answer.fastest for answer in target_answers(read(result.folder).cells))
+    return 1 if result.num_unexpected or not has_arrived else 0

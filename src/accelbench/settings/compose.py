@@ -1,8 +1,10 @@
-"""Composes words into configurations and cells, with Hydra's compose API."""
+"""Composes words into configurations and cells, with Hydra's compose API or as a Hydra application."""
 
 import copy
+import os
 import shlex
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import fields, replace
 from datetime import datetime
@@ -26,10 +28,8 @@ from accelbench.settings.hydra_errors import user_error_behind
 from accelbench.settings.suites import parse
 
 NAMING_DEVICES = {"device", "executor", "python"}  # settings that decide the device, or that need a named device
+LAUNCHER = "accelbench"  # the value of hydra/launcher
 MULTIRUN = {"-m", "--multirun"}
-# Groups whose files set only their own section, so each file is composed only once. Files in model/ may also set data
-# and engine.
-ALONE = {"engine", "device", "tracking", "executor"}
 
 
 def cells_of(configs: list[config.RunConfig]) -> tuple[list[Cell], config.SweepOptions]:
@@ -103,12 +103,13 @@ def prepared(words: Sequence[str], is_sweep: bool) -> list[str]:
     values = suites.given_in(words := list(map(suites.readable, words)))
     words = suites.with_arguments_added([*words, *_device(values)])
     several = [word for word in words if parse(word).is_sweep_override()]
+    for word in several:
+        name, _, value = word.partition("=")
+        if name in LISTS and "[" not in value:
+            raise UserError(f"{word}: should be a list: '{name}=[{value}]'")
     if values.get("suite", suites.NO_SUITE) != suites.NO_SUITE:
         several.append(f"suite={values['suite']}")
     if several and not is_sweep:
-        name, _, value = several[0].partition("=")
-        if name in LISTS and "[" not in value:
-            raise UserError(f"{several[0]}: should be a list: '{name}=[{value}]'")
         raise UserError(f"{several[0]}: several values need -m: accelbench -m {several[0]}")
     return words
 
@@ -165,27 +166,16 @@ def runs_of(jobs: Iterable[Sequence[str]]) -> Iterator[RunConfig]:
 
     Raises UserError if a value is wrong. The message names the line of params.yaml that has the value.
     """
-    parsed = cache(parse)
-    of_files = cache(_composed)  # not across calls, because files may change
-
-    @cache  # a copy takes 4 ms, so jobs that set the same names share it; a mapping is merged into it, and stays there
-    def composed(choices: tuple[str, ...], names: tuple[str, ...]) -> DictConfig:
-        alone = [word for word in choices if word.partition("=")[0] in ALONE]
-        config = copy.deepcopy(of_files(*(word for word in choices if word not in alone)))
-        for word in alone:
-            group = word.partition("=")[0]
-            config[group] = of_files(word)[group]
-        return config
-
+    composed = cache(_composed)  # not across calls, because files may change
     for words in jobs:
         where = getattr(words, "where", "")
-        choices = tuple(word for word in words if not _is_value(word))
-        values = {word.partition("=")[0]: parsed(word) for word in words if _is_value(word)}
+        choices = [word for word in words if not _is_value(word)]
         try:
-            names = (word if "{" in word else word.partition("=")[0] for word in words if _is_value(word))
-            config = composed(choices, tuple(names))
-            for override in values.values():
-                OmegaConf.update(config, override.key_or_group, override.value(), merge=True)
+            config = copy.deepcopy(composed(*choices))
+            for word in words:
+                if _is_value(word):
+                    override = parse(word)
+                    OmegaConf.update(config, override.key_or_group, override.value(), merge=True)
             run = OmegaConf.to_object(config)
         except Exception as error:
             mistake = user_error_behind(error)
@@ -254,3 +244,36 @@ def one_cell(words: str) -> tuple[Cell, config.SweepOptions]:
         raise UserError(f"protocol={composed.protocol}: gives no speed to compare: use protocol=window or offline")
     (cell,), options = cells_of([composed])
     return cell, options
+
+
+def run_hydra(measure: Callable[..., object], flags: Sequence[str], words: Sequence[str], *, is_sweep: bool) -> None:
+    """Starts Hydra, which composes configurations from `words` and passes them to `measure`.
+
+    `flags` are Hydra's own. With some of them, such as --cfg, Hydra does not call `measure`. `measure` gets the
+    configurations and the folder of the records. It returns the samples/s of each configuration. Raises UserError if a
+    word is not a setting, or if a setting has several values without -m.
+    """
+    dir_word = "hydra.sweep.dir=" if is_sweep else "hydra.run.dir="  # Hydra's name for `out`
+    words = [f"out={word.removeprefix(dir_word)}" if word.startswith(dir_word) else word for word in words]
+    of_accelbench = prepared([word for word in words if not suites.is_hydras(word)], is_sweep)
+    of_hydra = [word for word in words if suites.is_hydras(word)]
+    values = dict(word.partition("=")[::2] for word in [*of_hydra, *of_accelbench])
+    if (launcher := values.get("hydra/launcher", LAUNCHER)) != LAUNCHER:
+        raise UserError(
+            f"hydra/launcher={launcher}: only accelbench's launcher is allowed, because it runs one cell after "
+            "another: leave hydra/launcher out. To use several machines, add executor=slurm or executor=ray"
+        )
+    if {"suite", "hydra/sweeper"} <= set(values):
+        raise UserError(
+            f"hydra/sweeper={values['hydra/sweeper']}: can't be combined with suite=: leave one of the two out"
+        )
+    main = hydra.main(config_path=str(project.workplace().conf), config_name="config", version_base="1.3")(measure)
+    os.environ["HYDRA_FULL_ERROR"] = "1"  # so that Hydra raises its errors, which `cli` translates
+    before = sys.argv
+    multirun = ["-m"] if is_sweep else []
+    sys.argv = [sys.argv[0], *multirun, *flags, *of_hydra, *of_accelbench]
+    try:
+        with resolvers():
+            main()
+    finally:
+        sys.argv = before
