@@ -19,7 +19,7 @@ from accelbench.schema.measurement import (
 from accelbench.schema.serialize import plain
 from accelbench.schema.vocab import Mode, Phase, Precision, Protocol, Status
 from accelbench.sweep.card import show_card
-from accelbench.sweep.job_lines import details
+from accelbench.sweep.terminal import details
 from fakes import make_ceilings, make_cell, make_measurement, make_record, make_served, make_trained
 
 PHASES = {Phase.forward: [0.0502] * 8, Phase.backward: [0.047] * 8, Phase.optimizer: [0.0024] * 8}

@@ -116,7 +116,7 @@ def test_a_cell_that_is_disturbed_again_is_marked_and_not_repeated_once_more(loa
     (record,), num_runs, said = loaded([make_cell()], busy=9)
     assert (num_runs, record.status) == (2, Status.ok)
     assert outcomes(project) == ["disturbed"]
-    assert re.search(rf"\[1/1\] +mlp  infer  pytorch cpu fp32 b32 +disturbed: {re.escape(REASON)}", said)
+    assert re.search(rf"\[1/1\] +mlp infer pytorch cpu fp32 b32 +disturbed: {re.escape(REASON)}", said)
     assert record.measurement.blocks  # the raw times stay
 
 

@@ -248,7 +248,6 @@ class Session:
             plan=plan,
             earlier=read_all([context.folder / f"{wanted.record_name}.json" for wanted in plan]),
             is_brief=self._is_brief,
-            says_mistakes=len(self.ready.planned) > 1,  # a single cell's mistake is printed at the end
         )
         self._progress.__enter__()
         return self
@@ -267,7 +266,7 @@ class Session:
         record = self._run(item)
         why = why_disturbed(record)
         if why is not None:
-            self._progress.begin("waiting for a quiet machine")
+            self._progress.describe("waiting for a quiet machine")
             if self._quiet.comes(f"{item.label} was disturbed ({why})", left_s - 2 * record.wall_s):
                 record = self._run(item, [f"measured again: the first time, {why}"])
         write(record, self.context.folder)

@@ -1,8 +1,7 @@
 """The output of a sweep: its progress, how its cells ended, and the fastest setting."""
 
-import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from rich.console import Console
@@ -12,29 +11,31 @@ from rich.progress import (
     Progress,
     ProgressColumn,
     SpinnerColumn,
-    Task,
     TextColumn,
+    TimeElapsedColumn,
 )
-from rich.table import Column
 from rich.text import Text
 
 from accelbench.answers import gains
-from accelbench.answers.cells import Process, cells_of
+from accelbench.answers.cells import PROCESS_SETTINGS, MeasuredCell, Process, cells_of
+from accelbench.answers.gaps import Gap
 from accelbench.answers.headline import tips
 from accelbench.answers.jobs import Job, jobs
 from accelbench.answers.time_to_goal import target_answers
-from accelbench.grid.estimate import Evidence, Length, lengths
+from accelbench.answers.words import disturbed_text, setting_words, speed_text, token_times
+from accelbench.grid.estimate import Evidence, total
 from accelbench.grid.plan import Planned
 from accelbench.judging.row import warnings_of
+from accelbench.judging.served import served_text
 from accelbench.judging.verdict import DISTURBED
-from accelbench.presentation import duration, say
+from accelbench.judging.warnings import interval_text
+from accelbench.presentation import duration, say, significant
 from accelbench.project import shown
 from accelbench.schema.cell import Cell
 from accelbench.schema.plan_file import WantedCell
-from accelbench.schema.record import Record
+from accelbench.schema.record import Record, Row
 from accelbench.schema.vocab import UNEXPECTED, Status
 from accelbench.sweep.card import BUSY_HINT, UNCOUNTED
-from accelbench.sweep.job_lines import JobLines
 
 if TYPE_CHECKING:
     from accelbench.sweep.run import SweepResult
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
 DRAWN_HZ = 5  # ten times a second, the live line would take .9 % of a core
 BAR = 30  # columns
 MIN_WIDTH = 60  # columns of a terminal; a narrower one has no bar
+FIGURES_WIDTH = 31  # columns for `  ok   168,000/s  ±6.2 %   1.8x !`
 WIDE = 1000  # columns of a line in a file, which is never cut
 MAX_WORKLOADS = 3  # for more workloads, it names the report and `accelbench best`
 MAX_CELLS = 12
@@ -50,7 +52,7 @@ MAX_CELLS = 12
 class SweepProgress:
     """Shows the progress of one sweep: a line for each cell, or if `is_brief`, a line for each failure.
 
-    The lines are grouped by job. On a terminal, the last line is live: it shows the running cell and the time left.
+    On a terminal, the last line is live: it shows the running cell, and how long it and the later cells will take.
     """
 
     def __init__(
@@ -62,29 +64,24 @@ class SweepProgress:
         plan: Sequence[WantedCell] = (),  # see `JobLines`
         earlier: Iterable[Record] = (),  # records of the plan's cells; the cells are compared with these
         is_brief: bool = False,
-        says_mistakes: bool = True,  # if False, the caller prints the user's mistakes
     ) -> None:
         self.console = console
         self.evidence = evidence
         self.planned = [item for item in planned if item.skip_reason is None]
         self.num = len(self.planned)
-        self._ids = {item.cell.id for item in self.planned}
         self.is_brief = is_brief
-        self.says_mistakes = says_mistakes
         self.num_done = 0
-        self._told: str | None = None  # the reason of the latest failure
+        self._last_reason: str | None = None  # of the latest failure
         self._started: list[Cell] = []
-        self._jobs = JobLines(
-            self.planned, console.width if console.is_terminal else WIDE, () if is_brief else earlier, plan
-        )
+        width = console.width if console.is_terminal else WIDE
+        self._lines = JobLines(self.planned, width, () if is_brief else earlier, plan)
         columns: list[ProgressColumn] = [SpinnerColumn(), TextColumn("{task.description}", markup=False)]
         if self.num > 1 and not is_brief and console.width >= MIN_WIDTH:
             columns += [BarColumn(BAR), MofNCompleteColumn()]
         self._live = Progress(
-            *columns, _TimeLeft(self._left), console=console, refresh_per_second=DRAWN_HZ, transient=True
+            *columns, TimeElapsedColumn(), console=console, refresh_per_second=DRAWN_HZ, transient=True
         )
-        self._task = self._live.add_task("", total=self.num)
-        self.begin("preparing")
+        self._task = self._live.add_task("preparing", total=self.num)
 
     def __enter__(self) -> "SweepProgress":
         if self.console.is_terminal:
@@ -95,70 +92,137 @@ class SweepProgress:
         if self.console.is_terminal:
             self._live.stop()
 
-    def begin(self, what: str, expected: Length | None = None, later: Length | None = None) -> None:
-        """Shows that `what` runs, how long it is `expected` to take, and how long everything `later` will take."""
-        self.describe(what)
-        self._expected = expected
-        self._later = later or Length()
-        self._began_s = time.monotonic()
-
     def start(self, planned: Planned) -> None:
         """Shows the cell that is measured now, and how long it and the later cells will take."""
         if not self.console.is_terminal or planned.skip_reason is not None:
             return
         others = [] if self.is_brief else self.planned[self.num_done + 1 :]
-        cells = [planned.cell, *(item.cell for item in others)]
-        expected, *later = lengths(cells, self.evidence, self._started)
-        self.begin(self._jobs.name(planned), expected, sum(later, Length()))
+        left = total([planned.cell, *(item.cell for item in others)], self.evidence, self._started)
+        self.describe(f"{self._lines.name(planned.cell, planned.label)} ({left} left)")
         self._started.append(planned.cell)
 
     def describe(self, what: str) -> None:
         """Shows that `what` runs."""
         self._live.update(self._task, description=what, completed=self.num_done)
 
-    def _left(self) -> str:
-        """Returns the time left for all cells. If it is unknown, returns how long this cell has run."""
-        took_s = time.monotonic() - self._began_s
-        took = duration(took_s)
-        expected = self._expected
-        if expected is None:
-            return took
-        is_least = took_s > max(1.0, expected.seconds) or expected.num_unknown or self._later.num_unknown
-        if is_least and not self._later.seconds:
-            return f"{took}, {'no estimate' if expected.num_unknown else f'{expected} expected'}"
-        left_s = max(1.0, expected.seconds - took_s) + self._later.seconds
-        return f"{'more than ' if is_least else ''}{duration(left_s)} left"
-
     def finish(self, record: Record) -> None:
         """Prints the cell's outcome. Skipped cells get no line: `conclude` counts them by reason."""
         self.evidence.add(record)
-        self.num_done += record.cell.id in self._ids
-        if self.is_brief and record.status in UNEXPECTED:
-            say(self.console, f"{record.label}: {record.status}: {record.reason}", "red")
-        if self.is_brief or record.status == Status.skipped:
+        if record.status == Status.skipped:
+            return
+        self.num_done += 1
+        if self.is_brief:
+            if record.status in UNEXPECTED:
+                say(self.console, f"{record.label}: {record.status}: {record.reason}", "red")
             return
         reason = None
-        if record.status in UNEXPECTED and (self.says_mistakes or not record.user_error):
-            reason = record.reason or "no reason was given"
-            if reason == self._told:
-                reason = "for the same reason"
-            else:
-                self._told = reason
+        if record.status in UNEXPECTED:
+            reason = "for the same reason" if record.reason == self._last_reason else record.reason
+            self._last_reason = record.reason
         count = "" if self.console.is_terminal else f"[{self.num_done:>{len(str(self.num))}}/{self.num}] "
-        *above, line = self._jobs.of(record, reason)
+        *above, line = self._lines.of(record, reason)
         for text in [*above, Text(count).append(line)]:
             say(self.console, text)
 
 
-class _TimeLeft(ProgressColumn):
-    """A column whose text is computed each time."""
+class JobLines:
+    """The lines of a sweep's processes, `width` columns wide.
 
-    def __init__(self, text: Callable[[], str]) -> None:
-        super().__init__(Column(no_wrap=True))
-        self._text = text
+    The reference of a job is the setting of its first cell in `plan` that has run. `plan` has all cells of the folder.
+    If `plan` is empty, `planned` is used instead. Each process has a line with its speed, and its gain: `speed / speed
+    of the reference at the same batch`. If the reference has several processes, the gain uses the latest.
+    """
 
-    def render(self, task: Task) -> Text:
-        return Text(self._text())
+    def __init__(
+        self,
+        planned: Sequence[Planned],
+        width: int,
+        earlier: Iterable[Record] = (),
+        plan: Sequence[WantedCell] = (),
+    ) -> None:
+        self.width = width
+        keys = dict.fromkeys(wanted.cell.key_without(PROCESS_SETTINGS) for wanted in plan or planned)
+        self._places = {key: place for place, key in enumerate(keys)}  # key of a cell -> its place in the plan
+        # job -> its cells by their place in the plan and key, each with its latest process
+        self._of_job: dict[object, dict[tuple[int, str], MeasuredCell]] = {}
+        for record in earlier:
+            self._gain(Process.of(record))
+        # Words that all cells share are printed once above the lines. Each line has its precision and batch.
+        words = [_words(item.cell, item.label) for item in planned]
+        first = words[0][:4] + words[0][6:] if len(words) > 1 else []
+        self._shared = [word for word in first if all(word in others for others in words)]
+        self._is_first = True  # whether no line was printed yet
+        longest = max((len(self.name(item.cell, item.label)) for item in planned), default=0)
+        self._column = min(longest, width - FIGURES_WIDTH)  # where figures begin
+
+    def name(self, cell: Cell, label: str) -> str:
+        """Returns the words for a cell that not all cells share, such as `cnn train keras fp32 b128`."""
+        return " ".join(word for word in _words(cell, label) if word not in self._shared)
+
+    def of(self, record: Record, reason: str | None) -> Iterator[Text]:
+        """Yields the line of a finished cell. `reason` is why it is not ok."""
+        if self._is_first and self._shared:
+            yield Text(f"  {' · '.join(self._shared)}", "dim")
+        self._is_first = False
+        process = Process.of(record)
+        row = process.own_row
+        name = self.name(record.cell, record.label)
+        if len(name) > self._column:
+            yield Text(f"  {name}")
+            name = ""
+        line = Text(f"  {name.ljust(self._column)}  ")
+        if row["disturbed"]:
+            yield line.append(disturbed_text(process), "dim")
+            return
+        line.append(record.status, "green" if record.status == Status.ok else "bold red")
+        if record.status in UNEXPECTED:
+            yield line.append(f"  {reason}" if reason else "")
+            return
+        if row["samples_per_s"] is None:
+            line.append(f"  {served_text(row).removeprefix('target ')}{f' {gains.DOUBT}' if warnings_of(row) else ''}")
+        else:
+            line.append(self._speed(process, row))
+        for word in details(record, row):
+            if len(line) + len(word) + 2 <= self.width:
+                line.append(f"  {word}")
+        line.rstrip()
+        yield line
+
+    def _speed(self, process: Process, row: Row) -> Text:
+        """Returns the speed with its interval, the gain, and a mark if the speed or the gain is in doubt."""
+        gain = self._gain(process)
+        rate = speed_text(process.cell, row["samples_per_s"]).replace(" samples", "")
+        ratio = "" if gain is None else f"{significant(gain.ratio, 2)}x"
+        is_doubted = warnings_of(row) or (gain is not None and gain.is_doubtful)
+        mark = gains.DOUBT if is_doubted else " "
+        return Text.assemble(f"  {rate:>8}  {interval_text(row):<6}  ", (f"{ratio:>5}", "bold"), (f" {mark}", "yellow"))
+
+    def _gain(self, process: Process) -> Gap | None:
+        """Returns the gain over the reference's latest process. None for the reference, or if it has not run."""
+        (cell,) = cells_of([process])
+        if not cell.competes:
+            return None
+        cells = self._of_job.setdefault((cell.workload_key, cell.place_key), {})
+        place = self._places.get(process.cell.key_without(PROCESS_SETTINGS), len(self._places))
+        cells[place, cell.measured_key] = cell
+        (job,) = jobs(cells[key] for key in sorted(cells))
+        return job.gain_of(cell)
+
+
+def details(record: Record, row: Row) -> list[str]:
+    """Returns an ok cell's numbers other than the speed, as short texts."""
+    p50_ms, accuracy = row["latency_p50_ms"], row["accuracy"]
+    words = [token_times(row)]
+    if not words[0] and p50_ms is not None:
+        words = [f"{significant(p50_ms)} ms"]
+    if accuracy is not None:
+        words.append(f"test accuracy {significant(100 * accuracy)} %")
+    return list(filter(None, words))
+
+
+def _words(cell: Cell, label: str) -> list[str]:
+    """Returns the words for a cell: model, mode, engine, device, precision, batch, then other settings."""
+    return [cell.model.name, cell.mode.value, *setting_words(cell, label)]
 
 
 def conclude(result: "SweepResult", console: Console) -> None:
