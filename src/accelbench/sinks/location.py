@@ -56,21 +56,6 @@ def proxied(suite: str) -> str:
     return PROXIED + re.sub(r"[^\w-]", "_", suite, flags=re.ASCII)
 
 
-def folder_of(uri: str, root: Path) -> Path:
-    """Returns the folder with a run's files. `uri` is their address in the project's store.
-
-    Raises UserError if the folder is not below `artifacts`.
-    """
-    folder = artifacts(root)
-    path = Path(os.path.normpath(folder / uri.removeprefix(PROXIED).lstrip("/")))
-    if not uri.startswith(PROXIED) or not path.is_relative_to(folder):
-        raise UserError(
-            f"mlflow.db keeps its files in {uri}, but should keep them in mlartifacts: move mlflow.db away. "
-            "`accelbench sync` makes a new one"
-        )
-    return path
-
-
 @contextmanager
 def locked(root: Path) -> Iterator[None]:
     """Holds the store's lock for a `with` block. Waits for the lock without a message, at most `PATIENCE_S` seconds.

@@ -2,7 +2,6 @@
 
 import json
 import os
-import re
 import sqlite3
 import time
 from collections.abc import Sequence
@@ -15,7 +14,7 @@ from accelbench.answers.cells import MeasuredCell
 from accelbench.errors import UserError
 from accelbench.schema.record import Record
 from accelbench.sinks import location, mlflow_fields
-from accelbench.sinks.location import folder_of, is_own, locked
+from accelbench.sinks.location import PROXIED, artifacts, is_own, locked
 from accelbench.sinks.mlflow_fields import CELL, RECORD, SWEEP, WORD, Key
 
 # With MLflow's defaults, a call to a dead server takes four minutes, and MLflow reports usage to Databricks.
@@ -33,8 +32,6 @@ from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore  # noqa: E402
 from mlflow.utils import chunk_list  # noqa: E402
 
 MAX_METRICS, MAX_RUNS = 1000, 50_000  # metrics of a batch, runs of a search: MLflow's limits
-# Addresses of files that a server may choose. Another address could be a folder of this machine, and gets no files.
-REMOTE = re.compile(r"(mlflow-artifacts|s3|gs|abfss|wasbs|hdfs|dbfs|r2|b2):", re.IGNORECASE)
 PARENT = "mlflow.parentRunId"
 
 
@@ -128,8 +125,6 @@ class Store:
         if experiment is None:
             place = location.proxied(suite) if is_own(self._root) else None
             experiment = self._client.get_experiment(self._client.create_experiment(name, place))
-        if is_own(self._root):
-            folder_of(experiment.artifact_location, self._root)  # raises if the experiment's files are elsewhere
         newest = experiment.tags.get(SWEEP, "")
         if sweep > newest or (about and sweep == newest):
             for key, value in mlflow_fields.experiment_tags(sweep, about).items():
@@ -176,11 +171,12 @@ class Store:
 
     def _put(self, run: entities.Run, name: str, text: str) -> None:
         """Writes a file of a run."""
-        if is_own(self._root):  # MLflow's client can't write files to the addresses of `proxied`
-            path = folder_of(run.info.artifact_uri, self._root) / name
+        uri = run.info.artifact_uri
+        if is_own(self._root) and uri.startswith(PROXIED):  # MLflow's client can't write files to such addresses
+            path = artifacts(self._root) / uri.removeprefix(PROXIED).lstrip("/") / name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text, encoding="utf-8")
-        elif location.server_uri(self._root) is None or REMOTE.match(run.info.artifact_uri):
+        else:
             self._client.log_text(run.info.run_id, text, name)
 
 
@@ -189,7 +185,7 @@ def _create(path: Path) -> None:
     with TemporaryDirectory(dir=path.parent, prefix=".mlflow-") as folder:
         new = Path(folder) / path.name
         # MLflow's client would put the default experiment's files into the current folder, with unescaped SQL.
-        store = SqlAlchemyStore(f"sqlite:///{new}", location.PROXIED)
+        store = SqlAlchemyStore(f"sqlite:///{new}", PROXIED)
         store._dispose_engine()
         with closing(sqlite3.connect(new)) as connection:
             # With WAL, others can read while one process writes. The database keeps this mode.

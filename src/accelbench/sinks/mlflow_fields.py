@@ -10,17 +10,21 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import MISSING, replace
 from datetime import datetime
+from io import StringIO
 from pathlib import Path
 from textwrap import indent
 from typing import NamedTuple
 from urllib.parse import quote
 
+from rich.console import Console
+from rich.text import Text
+
 from accelbench.answers import gains
 from accelbench.answers.cells import NUM_PROCESSES, PROCESS_SETTINGS, MeasuredCell, Process
-from accelbench.answers.jobs import REFERENCE, Job, jobs, verdict_text
+from accelbench.answers.jobs import REFERENCE, Job, jobs
 from accelbench.answers.words import speed_text, speed_unit
 from accelbench.judging import served
-from accelbench.judging.row import SERIES, remarks_in, warnings_of
+from accelbench.judging.row import SERIES, remarks_in
 from accelbench.judging.warnings import Kind, interval_text
 from accelbench.presentation import shortened
 from accelbench.schema.cell import Cell, value_text
@@ -31,7 +35,7 @@ from accelbench.schema.setting import declared
 from accelbench.schema.text import clean
 from accelbench.schema.vocab import Status
 
-MAX_METRICS = 15  # of a run, without system metrics; people read no more
+MAX_COLUMNS = 12  # metrics of a run, besides speed, share and curves; people read no more
 MAX_NAME = 26  # characters of a run's name; the column in view.json is as wide
 # Metrics besides `speed` and `share`: columns of cells.csv, the most important first.
 _COLUMNS = """
@@ -52,7 +56,7 @@ MAX_POINTS = 240  # points of one series: a chart shows no more; the record keep
 VIEW = Path(__file__).parent / "view.json"  # the columns and charts of the saved view, as MLflow 3.17 keeps them
 VIEW_KEY = "accelbench"
 VIEW_TAG = f"mlflow.sharedViewState.{VIEW_KEY}"
-CARD = Path(__file__).parent / "card.html"  # a page that draws the JSON in place of its word CONTENT
+CARD_WIDTH, MAX_BARS = 100, 8  # columns and bars of card.html
 
 Key = tuple[str, int]  # a record's name and its start in milliseconds; together they identify its run
 
@@ -136,20 +140,15 @@ def _of_cell(cell: MeasuredCell, job: Job | None) -> Run:
     records = [process.record for process in cell.counted or cell.processes if process.record]
     word: str = ALONE if cell.speed else cell.outcome
     answer, share = "", None
-    others = job if job and len(job.cells) > 1 else None
-    if others:
-        share = (cell.speed or 0.0) / (others.fastest.speed or 1.0)
-        gain = others.gain_of(cell)
-        if others.is_reference(cell):
+    if job and len(job.cells) > 1:
+        share = (cell.speed or 0.0) / (job.fastest.speed or 1.0)
+        gain = job.gain_of(cell)
+        if job.is_reference(cell):
             word = answer = REFERENCE
         elif gain is not None:
             word = gain.word
-            answer = f"{gain.text} as {others.text(gain.second)} ({word})"
-        # The table has only cells of the same batch. If there is no other such cell, it has all batches of the setting.
-        alike = [other for other in others.cells if other.cell.batch_size == cell.cell.batch_size]
-        if len(alike) > 1:
-            others = replace(others, cells=alike)
-    run = _run(cell, records, answer, share, others)
+            answer = f"{gain.text} as {job.text(gain.second)} ({word})"
+    run = _run(cell, records, answer, share, job)
     params = {name: text for name, text in run.params.items() if name not in PROCESS_SETTINGS}
     return run._replace(params=params, series=_thinned(_means(cell.processes)), tags=run.tags | {WORD: word})
 
@@ -184,19 +183,17 @@ def _run(
     record = process.record
     assert record is not None
     name = run_name(process.cell)
-    metrics = _metrics(process, record, share)
+    metrics = _metrics(process, share)
     stand_in = f"stand-in for {record.data.name}" if record.data and record.data.stand_in else ""
     words = [word for word in (answer, _outcome(process), str(process.row["device_name"] or ""), stand_in) if word]
     remarks = [f"{kind.name}: {text}" for kind in Kind for text in remarks_in(process.row, kind)]
-    bars = [_bar(job, cell) for cell in job.shown] if job else []
     note = [" · ".join([f"**{words[0]}**", *words[1:]])]
     note += [f"- {remark}" for remark in remarks]
     tags = {CELL: process.measured_key, SWEEP: sweep_of(records), NOTE: clean("\n\n".join(note))[:MAX_TAG]}
     if commit := (record.environment.get("git") or {}).get("revision"):
         tags["mlflow.source.git.commit"] = clean(commit)
-    card = {"name": name, "words": words, "bars": bars, "figures": metrics, "remarks": remarks, "error": record.error}
-    # Without this escape, a text with `</script>` would end the page's script.
-    html = CARD.read_text().replace("CONTENT", json.dumps(card).replace("<", "\\u003c"))
+    bars = gains.of_one(job, CARD_WIDTH, MAX_BARS) if job else ()
+    card = [Text(name, "bold"), " · ".join(words), "", *bars, *remarks, record.error or ""]
     return Run(
         name,
         min(map(start_ms, records)),
@@ -204,7 +201,7 @@ def _run(
         tags,
         metrics,
         _params(record),
-        files={"card.html": html},
+        files={"card.html": _html(card)},
         data=None if record.cell.model.batch else record.data,
         # A disturbed process counts as finished. Its description gives the reason why its speed is missing.
         status={Status.ok: "FINISHED", Status.killed: "KILLED"}.get(record.status, "FAILED"),
@@ -215,34 +212,26 @@ def _end_ms(record: Record) -> int:
     return start_ms(record) + round(record.wall_s * 1000)
 
 
-def _metrics(process: Process, record: Record, share: float | None) -> dict[str, float]:
-    """Returns a run's metrics. Speed and share are rounded to three digits, all others to four.
+def _html(lines: Iterable[Text | str]) -> str:
+    """Returns a page with these lines."""
+    console = Console(record=True, file=StringIO(), width=CARD_WIDTH)
+    for line in lines:
+        console.print(clean(line) if isinstance(line, str) else line, markup=False, highlight=False)
+    return console.export_html(inline_styles=True)
 
-    A run has at most `MAX_METRICS` metrics: columns of cells.csv and curves over epochs. Curves come first.
-    """
+
+def _metrics(process: Process, share: float | None) -> dict[str, float]:
+    """Returns a run's metrics. Speed and share are rounded to three digits, all others to four."""
+    row = process.row
     rate = process.number("samples_per_s")
     rounded = {"speed": None if rate is None else rate * speed_unit(process.cell)[0], "share": share}
     metrics = {name: float(f"{value:.2e}") for name, value in rounded.items() if value is not None}
-    # Three places are kept, for speed, share and `NUM_PROCESSES`, which only a cell has. So a cell and its only process
-    # have the same columns.
-    most = MAX_METRICS - 3 - len({point.key for point in _curves(record)})
-    columns = [name for name in COLUMNS if process.row[name] is not None]
-    for name in (NUM_PROCESSES, *columns[:most]):
-        value = process.row.get(name)
+    columns = [name for name in COLUMNS if row[name] is not None][:MAX_COLUMNS]
+    for name in (NUM_PROCESSES, *columns):
+        value = row.get(name)  # only a cell has NUM_PROCESSES
         if value is not None:
-            metrics[name] = float(value) if isinstance(value, int) else float(f"{value:.4g}")
+            metrics[name] = float(f"{float(value):.4g}")
     return metrics
-
-
-def _bar(job: Job, cell: MeasuredCell) -> dict[str, object]:
-    """Returns what the card's bar shows for a cell of a job."""
-    return {
-        "text": job.text(cell),
-        "verdict": verdict_text(job, cell),
-        "share": (cell.speed or 0.0) / (job.fastest.speed or 1.0),
-        "rate": speed_text(cell.cell, cell.speed),
-        "warnings": warnings_of(cell.row),
-    }
 
 
 def _outcome(process: Process) -> str:
