@@ -37,7 +37,7 @@ def test_the_path_of_weights_is_relative_to_where_the_user_is(tmp_path, monkeypa
 
 
 def test_a_file_of_torch_load_is_refused_with_where_to_read_how_to_convert_it():
-    with pytest.raises(UserError, match="^model.weights=some/mine.bin: is not read, .*your-own-network.md shows how$"):
+    with pytest.raises(UserError, match="^model.weights=some/mine.bin: only safetensors .*your-own-network.md shows$"):
         checked("model.weights=some/mine.bin")
 
 

@@ -1,14 +1,11 @@
 """Finds the folders and versions of installed packages without importing them. Lists packages that affect results."""
 
-import contextlib
 import importlib.metadata
 import importlib.util
 import re
 from pathlib import Path
 
 INSTALLED = {"site-packages", "dist-packages"}  # names of folders with installed packages
-# From this release on, no hostile file corrupts memory in torch.load with weights_only=True (CVE-2026-24747).
-SAFE_TORCH = "2.10"
 # Distributions that compute. Distributions that plan, track or report (hydra-core, dvc, mlflow) change no number.
 # accelbench's version is not here, because its measuring code has a digest.
 COMPUTING = (
@@ -75,12 +72,3 @@ def cuda_of_torch(torch_folder: Path | None = None) -> str | None:
     text = (torch_folder / "version.py").read_text() if torch_folder else ""
     match = re.search(r"^cuda\b.*= '([\d.]+)'$", text, re.MULTILINE)
     return match[1] if match else None
-
-
-def is_safe_torch(version: str) -> bool:
-    """Is true if this version of torch can safely read files with `torch.load(weights_only=True)`."""
-    from packaging.version import InvalidVersion, Version  # not at the top: the bare worker may lack it
-
-    with contextlib.suppress(InvalidVersion):
-        return Version(version) >= Version(SAFE_TORCH)  # earlier builds may lack the correction
-    return False

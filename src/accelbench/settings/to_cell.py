@@ -260,10 +260,8 @@ def _weights(model: ModelConfig) -> str:
     """Returns `model.weights`, as an absolute path if it is a file. Raises UserError: the value can't be used."""
     weights = Path(model.weights)
     if weights.suffix in TORCH_FILES:
-        raise UserError(
-            f"model.weights={weights}: is not read, because a hostile file of this kind may corrupt torch's memory "
-            "(CVE-2026-24747). If you trust the file, convert it to safetensors: docs/your-own-network.md shows how"
-        )
+        why = "only safetensors are read: convert the file, as docs/your-own-network.md shows"
+        raise UserError(f"model.weights={weights}: {why}")
     if weights.suffix == SAFETENSORS:
         path = Path.cwd() / weights.expanduser()
         if not path.is_file():

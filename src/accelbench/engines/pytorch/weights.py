@@ -1,96 +1,16 @@
-"""Loads and saves weights in safetensors files, and makes `torch.load` safe.
+"""Loads and saves weights in safetensors files. This format contains only numbers."""
 
-Before torch 2.10, a malicious file can corrupt memory in `torch.load`, even with `weights_only=True` (CVE-2026-24747).
-With such a torch, accelbench loads only files of libraries, after it has verified their checksums. With torch 2.10 or
-later, the user's code may load files too, but only with `weights_only=True`. The file `model.weights` has the format
-safetensors, which contains only numbers.
-"""
-
-import hashlib
-import io
-import os
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
-from urllib.parse import urlparse
 
-import torch
 from torch import Tensor, nn
 
-from accelbench.devices.packages import is_safe_torch
 from accelbench.errors import UserError
-from accelbench.schema.cell import ModelSpec
 from accelbench.schema.measurement import Measurement
 from accelbench.schema.serialize import writing
 from accelbench.schema.text import beginning, one_line
 
 MAX_WHY = 300  # characters of torch's error in a message
-Load = Callable[..., Any]
-torch_load: Load = torch.load
-
-
-@contextmanager
-def guarded(model: ModelSpec) -> Iterator[None]:
-    """Makes `torch.load` use `weights_only=True` in the context. Before torch 2.10, loading raises UserError."""
-
-    def load(file: object, *args: Any, **settings: Any) -> Any:
-        if is_safe_torch(torch.__version__):
-            return torch_load(file, *args, **{**settings, "weights_only": True})
-        name = os.path.basename(file) if isinstance(file, str | os.PathLike) else "a file"
-        raise UserError(
-            f"model={model.name}: {name} is not loaded, because a malicious file can corrupt memory in torch "
-            f"{torch.__version__} (CVE-2026-24747): use weights in safetensors, or model.weights=none"
-        )
-
-    with replacing(load):
-        yield
-
-
-@contextmanager
-def verified(url: str) -> Iterator[None]:
-    """Allows `torch.load`, inside the context, to load a library's file of pretrained weights.
-
-    A library publishes the file at `url`. If the file is not in torch's cache, it is downloaded. The file's name
-    contains the first digits of its sha256, as in `resnet18-f37072fd.pth`. Raises UserError if the name contains no
-    such digits, or if they do not match the file. If the download fails, torch.hub's error is raised.
-    """
-    name = os.path.basename(urlparse(url).path)
-    checksum = torch.hub.HASH_REGEX.search(name)
-    if checksum is None:
-        raise UserError(f"model.weights=pretrained: the library has no checksum of {name}: use model.weights=none")
-    path = Path(torch.hub.get_dir(), "checkpoints", name)
-    if not path.exists():
-        path.parent.mkdir(parents=True, exist_ok=True)
-        torch.hub.download_url_to_file(url, str(path), checksum[1], progress=False)
-    # Loads exactly the verified bytes: another program may replace the cached file at any time.
-    content = path.read_bytes()
-    load_other = torch.load
-    if not hashlib.sha256(content).hexdigest().startswith(checksum[1]):
-        raise UserError(
-            f"model.weights=pretrained: {path} is not the library's file: its sha256 does not begin with "
-            f"{checksum[1]}: remove the file, and accelbench downloads it again"
-        )
-
-    def load(file: Any, *args: Any, **settings: Any) -> Any:
-        if file != str(path):
-            return load_other(file, *args, **settings)
-        return torch_load(io.BytesIO(content), *args, **{**settings, "weights_only": True})
-
-    with replacing(load):
-        yield
-
-
-@contextmanager
-def replacing(load: Load) -> Iterator[None]:
-    """A context in which `load` replaces `torch.load`."""
-    before = torch.load
-    torch.load = load
-    try:
-        yield
-    finally:
-        torch.load = before
 
 
 def load(network: nn.Module, path: str) -> None:
@@ -100,17 +20,12 @@ def load(network: nn.Module, path: str) -> None:
     can't be read, or if its weights do not fit the network.
     """
     from safetensors import SafetensorError  # imported here: not every machine has this package
-    from safetensors.torch import load_file
+    from safetensors.torch import load_model
 
     try:
-        weights: dict[str, Tensor] = load_file(path)
+        load_model(network, path)
     except (OSError, SafetensorError) as error:
         raise UserError(f"model.weights={path}: not readable as safetensors ({error})") from error
-    state = network.state_dict(keep_vars=True)
-    contents = {id(state[name]): values for name, values in weights.items() if name in state}
-    tied = {name: contents[id(tensor)] for name, tensor in state.items() if id(tensor) in contents}
-    try:
-        network.load_state_dict({**tied, **weights})
     except RuntimeError as error:
         why = beginning(one_line(str(error)), MAX_WHY)
         raise UserError(f"model.weights={path}: the file's weights do not fit the network: {why}") from error

@@ -30,8 +30,7 @@ def build(model: ModelSpec, shape: Shape, num_classes: int) -> nn.Module:
     """
     without_file = model if model.weights_file is None else replace(model, weights=Weights.none.value)
     try:
-        with weights.guarded(model):
-            network = BUILDERS[model.library](without_file, shape, num_classes)
+        network = BUILDERS[model.library](without_file, shape, num_classes)
     except TypeError as error:
         if model.library == Library.custom:  # the arguments were checked, so the error comes from the user's class
             raise
@@ -81,9 +80,8 @@ def _torchvision(model: ModelSpec, shape: Shape, num_classes: int) -> nn.Module:
     if model.weights == Weights.none:
         network = models.get_model(model.definition, weights=None, num_classes=num_classes, **model.args)
         return network
-    default = models.get_model_weights(model.definition).DEFAULT
-    with weights.verified(default.url):  # without `num_classes`: pretrained weights fix the number of classes
-        network = models.get_model(model.definition, weights=default, **model.args)
+    # Without `num_classes`: pretrained weights fix the number of classes. torchvision verifies what it downloads.
+    network = models.get_model(model.definition, weights="DEFAULT", **model.args)
     return network
 
 
