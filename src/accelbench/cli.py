@@ -52,7 +52,7 @@ def _status(words: list[str]) -> int:
     except Exception as error:
         mistake: Exception | None = error
         if not isinstance(error, UserError):
-            from accelbench.settings.hydra_errors import user_error_behind  # not at the top: it imports Hydra
+            from accelbench.settings.compose import user_error_behind  # not at the top: it imports Hydra
 
             mistake = user_error_behind(error)
         if mistake is None:

@@ -50,7 +50,7 @@ def status_of(run: Callable[[Console], int | None]) -> int:
     except Exception as error:  # the imports below take long, and only an error needs them
         from accelbench.schema.secrets import masked
         from accelbench.schema.text import clean
-        from accelbench.settings.hydra_errors import user_error_behind
+        from accelbench.settings.compose import user_error_behind
 
         mistake = user_error_behind(error)
         if mistake is None:

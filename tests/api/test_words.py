@@ -1,6 +1,5 @@
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
 
@@ -35,15 +34,10 @@ def test_settings_become_the_words_of_the_command_line(settings, values, words):
             {},
             "run: expects words such as 'model=cnn', not a Flatten: use measure for a network",
         ),
-        ("", {"model": torch.nn.Flatten()}, "model: a Flatten can't be a setting"),
-        (
-            "",
-            {"batch_size": np.array([8, 16])},
-            "batch_size: a ndarray can't be a setting. Give several values as a list",
-        ),
+        ("", {"model": torch.nn.Flatten()}, "unknown model. Choose from"),
         ("--batch-size 8", {}, "--batch-size: is a flag of the command line: use settings, such as batch_size=32"),
         ("", {"batchsize": 8}, "Did you mean batch_size?"),
-        ("", {"batch_size": (8, 16)}, "batch_size=[8, 16]: should be a whole number."),
+        ("", {"batch_size": (8, 16)}, "batch_size: Value '[8, 16]' of type"),
         ("", {"precision": torch.float16}, "precision=torch.float16: unknown precision."),
         ("", {"model": torch.nn.Flatten}, "unknown model. Choose from: "),
     ],

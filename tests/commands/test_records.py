@@ -42,7 +42,7 @@ def skipped(here, name, modified_s):
 
 
 NEWEST = "Records: runs/new, the newest in runs/ with an ok cell"
-NOT_FOUND = "found no ok cell in a project's results/ or below runs/: "
+NOT_FOUND = "found no ok cell in a project's results/ or below runs/. "
 MEASURE = "To measure a cell, type `accelbench model=cnn`, or name a folder of records"
 
 

@@ -9,8 +9,7 @@ from accelbench.api.run import words_of
 from accelbench.devices.registry import fastest_for
 from accelbench.errors import UserError
 from accelbench.schema.cell import Window
-from accelbench.settings.compose import cells_of, compose, one_cell
-from accelbench.settings.hydra_errors import user_error_behind
+from accelbench.settings.compose import cells_of, compose, one_cell, user_error_behind
 from devices.fakes import FakeNvml
 from fakes import make_project
 

@@ -6,7 +6,6 @@ import shlex
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 from rich.console import Console
@@ -51,7 +50,7 @@ def run(settings: str | Sequence[str] = "", *, quiet: bool = False, **values: An
             result = dispatch.run(cells, options, console, hosts=hosts)
         result.check_request()
     except Exception as error:
-        from accelbench.settings.hydra_errors import user_error_behind
+        from accelbench.settings.compose import user_error_behind
 
         mistake = user_error_behind(error)
         if mistake is None or mistake is error:
@@ -98,20 +97,14 @@ def _word(name: str, value: Any) -> str:
     """The value in Hydra's grammar."""
     if value is None or isinstance(value, bool | int | float):
         return json.dumps(value)
-    text = str(value)
-    if PLAIN.fullmatch(text) and text.lower() not in ("null", "true", "false", "nan", "inf"):
-        return text  # this includes torch.float16 and a torch.device
-    if isinstance(value, str | Path):
-        from accelbench.settings.suites import PATHS, quoted  # it imports Hydra
-
-        return text if name in PATHS else quoted(text)  # the command line quotes paths
     if isinstance(value, tuple | list):
         return f"[{','.join(_word(name, part) for part in value)}]"
     if isinstance(value, Mapping):
         return f"{{{','.join(f'{key}:{_word(name, part)}' for key, part in value.items())}}}"
     if isinstance(value, type | Callable) and hasattr(value, "__qualname__"):
         return f"{value.__module__}.{value.__qualname__}"
-    raise UserError(
-        f"{name}: a {type(value).__name__} can't be a setting. Give several values as a list. To measure a network, "
-        "call accelbench.measure"
-    )
+    from accelbench.settings.suites import PATHS, quoted  # not at the top: it imports Hydra
+
+    text = str(value)  # such as a path, torch.float16 or a torch.device
+    is_plain = PLAIN.fullmatch(text) and text.lower() not in ("null", "true", "false", "nan", "inf")
+    return text if is_plain or name in PATHS else quoted(text)  # the command line quotes paths

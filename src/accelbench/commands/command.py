@@ -10,7 +10,7 @@ import textwrap
 from argparse import Namespace
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 from rich.console import Console
 
@@ -25,12 +25,11 @@ VERBOSE = "verbose=true"  # the setting that -v stands for
 # Module -> the names of its commands. The very first command is the default.
 MODULES = {
     "measure": ("run", "plan"),
-    "compare": ("compare", "regressions", "bisect"),
+    "compare": ("compare", "regressions", "bisect", "selfcheck"),
     "best": ("best",),
-    "machine": ("doctor", "selfcheck"),
     "show": ("report", "view", "figure"),
     "share": ("export", "bundle", "verify", "replay", "merge"),
-    "project": ("sync", "ui", "init", "completion"),
+    "project": ("doctor", "sync", "ui", "init", "completion"),
 }
 PLACES = {name: module for module, names in MODULES.items() for name in names}
 NAMES = tuple(PLACES)
@@ -38,6 +37,7 @@ MAX_SHOWN = 60  # characters of an unknown word
 
 # Runs a command with the parsed words, and prints on the console. Returns the exit status.
 Run = Callable[[Namespace, Console], int]
+Flag = tuple[tuple[str, ...], dict[str, Any]]  # the names of a flag, and further arguments of argparse's `add_argument`
 
 
 def say(console: Console, *lines: object) -> None:
@@ -46,18 +46,11 @@ def say(console: Console, *lines: object) -> None:
         presentation.say(console, line)
 
 
-class Flag(NamedTuple):
-    """A flag or an argument, as argparse declares it."""
-
-    names: tuple[str, ...]
-    settings: dict[str, Any]  # keyword arguments of `add_argument`
-
-
 def flag(*names: str, **settings: Any) -> Flag:
     """Declares a flag, or an argument if the name has no dash. A flag with only a help text takes no value."""
     if names[0].startswith("-") and settings.keys() == {"help"}:
         settings["action"] = "store_true"
-    return Flag(names, settings)
+    return names, settings
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,24 +67,15 @@ class Command:
         None  # the text of --help TOPIC; printed after the flags without a topic, and for ALL
     )
     takes_settings: bool = False  # whether name=value words are among its arguments
-    has_hydra_words: bool = False  # whether words that are not flags go to Hydra, in order, as `words`
 
     def parse(self, words: Sequence[str]) -> Namespace:
         """Reads the words after the command's name. Raises UserError: a word is unknown, missing or malformed."""
-        parser = self._parser()
-        if not self.has_hydra_words:
-            return parser.parse_intermixed_args(words)
-        chosen, others = parser.parse_known_args(words)
-        chosen.words = others
-        for word in others:
-            if word.startswith("-") and word not in ("--", "-m", "--multirun"):
-                parser.error(f"unrecognized arguments: {word}")
-        return chosen
+        return self._parser().parse_intermixed_args(words)
 
     @property
     def flag_names(self) -> list[str]:
         """The flags, each by its first name."""
-        return [flag.names[0] for flag in self.flags if flag.names[0].startswith("-")]
+        return [names[0] for names, _ in self.flags if names[0].startswith("-")]
 
     def help(self, topic: str = "") -> str:
         """The text of `accelbench NAME --help TOPIC`. Raises UserError: the topic is unknown."""
@@ -150,14 +134,14 @@ def choose(words: Sequence[str]) -> tuple[Command, list[str]]:
 
     Raises UserError: the command is unknown.
     """
-    named = bool(words) and words[0] in NAMES
-    command = load(words[0] if named else NAMES[0])
-    rest = list(words[named:])
-    if command.has_hydra_words and rest and "=" not in rest[0] and not rest[0].startswith(("-", "~")):
-        word = rest[0][:MAX_SHOWN]
+    first = words[0]
+    if first in NAMES:
+        return load(first), list(words[1:])
+    if "=" not in first and not first.startswith(("-", "~")):
+        word = first[:MAX_SHOWN]
         meant = did_you_mean(word, NAMES)
         raise UserError(f"{word}: unknown command.{meant} Choose from: {', '.join(NAMES)}; or give name=value.")
-    return command, rest
+    return load(NAMES[0]), list(words)
 
 
 def overview() -> str:

@@ -1,4 +1,4 @@
-"""`accelbench compare`, `regressions` and `bisect`: is B as fast as A, and which commit changed the speed?"""
+"""`accelbench compare`, `regressions`, `bisect` and `selfcheck`: is B as fast as A, and which commit changed it?"""
 
 from argparse import Namespace
 from dataclasses import replace
@@ -40,6 +40,7 @@ It counts as slow if it is slowed down more than half as much as BAD. It gets mo
 decides this. Commits that do not run are skipped. Uncommitted changes are ignored.
 If the search was stopped, the same command continues it.
 """
+MAX_MINUTES = 120  # of selfcheck
 RULES = (
     *TARGET_RULES,
     Rule("target !run", "--target: needs --run, which trains both sides to the target"),
@@ -199,3 +200,22 @@ def bisect(chosen: Namespace, console: Console) -> int:
 
     with ending_as_ctrl_c():  # so that the search removes its worktrees
         return bisect(commits(chosen.good, chosen.bad), words_of(chosen), budget_s, console)
+
+
+@command(
+    "selfcheck",
+    "measure how small a difference this machine can tell",
+    BUDGET,
+    description="Compares a small network with itself, in ten interleaved rounds (at most 10m).",
+)
+def selfcheck(chosen: Namespace, console: Console) -> int:
+    """Compares equal cells."""
+    budget_s = budget_in_s(chosen, "10m")
+    if budget_s > 60 * MAX_MINUTES:
+        raise UserError(f"--budget {chosen.budget}: should be at most {MAX_MINUTES}m")
+    from accelbench.isolation.hosts import Hosts
+
+    with Hosts() as hosts:
+        from accelbench.doctor import selfcheck
+
+        return selfcheck(budget_s, console, hosts)

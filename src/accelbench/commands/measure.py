@@ -40,6 +40,7 @@ examples:
 """
 MAX_LISTED = 20  # cells that run, or that are skipped for one reason
 LABEL_WIDTH = 42
+WORDS = flag("words", nargs="*", metavar="name=value", help="settings")
 
 
 def settings(topic: str) -> str:
@@ -99,10 +100,10 @@ def _lines(setting: "About") -> str:
     flag("--config-dir", metavar="DIR", help="a folder of settings beside conf/"),
     flag("--info", "-i", nargs="?", const="all", metavar="WHAT", choices=INFO, help="print what Hydra found"),
     flag("--hydra-help", help="print Hydra's help"),
+    WORDS,
     usage="[-m] [-v] [flag ...] [name=value ...]\n       accelbench run --help [TOPIC]",
     epilog=settings,
     takes_settings=True,
-    has_hydra_words=True,
 )
 def run(chosen: Namespace, console: Console) -> int:
     """Composes the words with Hydra, and measures the cells."""
@@ -152,13 +153,14 @@ def _show(options: "SweepOptions", console: Console, result: "SweepResult") -> N
 @command(
     "plan",
     "show a sweep's cells, how long it takes, and what it skips",
+    flag("-m", "--multirun", help="has no effect: every combination is planned"),
     flag("--check", help="also build each network, and run a batch through it, without measuring"),
     flag("--cells", help="name every cell, however many they are"),
     flag("--json", help="print each cell as a line of JSON, for `python -m accelbench.worker`"),
+    WORDS,
     usage="[--check] [--cells] [--json] [name=value ...]",
     description="Takes the settings of `accelbench run` (`accelbench run --help` lists them); -m is implied.",
     takes_settings=True,
-    has_hydra_words=True,
 )
 def plan(chosen: Namespace, console: Console) -> int:
     """Shows the cells of one sweep."""
@@ -166,10 +168,7 @@ def plan(chosen: Namespace, console: Console) -> int:
     from accelbench.schema.serialize import canonical_json, plain
     from accelbench.settings.compose import cells_of, compose
 
-    words = chosen.words
-    if not {"-m", "--multirun"} & set(words):
-        words = ["-m", *words]
-    cells, options = cells_of(compose(words))
+    cells, options = cells_of(compose(["-m", *words_of(chosen)]))
     if chosen.json:
         for cell in cells:
             print(canonical_json(plain(cell)))

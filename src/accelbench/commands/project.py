@@ -1,4 +1,4 @@
-"""`accelbench sync` and `ui` for MLflow, `init` for a new project, and `completion` for the shell."""
+"""`accelbench doctor` for this machine, `sync` and `ui` for MLflow, `init` for a project, `completion` for bash."""
 
 import os
 from argparse import Namespace
@@ -27,6 +27,20 @@ COMPLETION = Path(__file__).parent / "completion.bash"
 
 
 @command(
+    "doctor",
+    "show what this machine has and can do, and what would be skipped",
+    flag("--probe", help="measure each device's peak rates first"),
+    flag("--all", help="also show versions, data sets and what is skipped"),
+)
+def doctor(chosen: Namespace, console: Console) -> int:
+    """Shows the machine."""
+    from accelbench.doctor import show
+
+    show(workplace(), console, probe=chosen.probe, whole=chosen.all)
+    return 0
+
+
+@command(
     "sync",
     "deliver the records that MLflow missed",
     flag("--all", help="also deliver the records of sweeps with tracking=none"),
@@ -40,14 +54,10 @@ def sync(chosen: Namespace, console: Console) -> int:
 
     place = workplace()
     sweeps = []
-    unreadable = []
     for name in (RESULTS, RUNS) if place.project else (RUNS,):
         if sweep_folders(place.root / name):
-            try:
-                sweeps += read_all(place.root / name)
-            except UserError as error:  # nothing there can be read
-                unreadable.append(str(error))
-    unreadable += [line for sweep in sweeps for line in sweep.unread]
+            sweeps += read_all(place.root / name)
+    unreadable = [line for sweep in sweeps for line in sweep.unread]
     done = sync(place.store, [sweep.processes for sweep in sweeps], has_all=chosen.all)
     say(console, f"MLflow: {counted(done.num_delivered, 'run')} delivered, {done.num_already_there} already there.")
     if done.num_left_out:

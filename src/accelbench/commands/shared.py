@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 
 from accelbench.commands.command import VERBOSE, flag, say
-from accelbench.errors import UnknownChoiceError, UserError
+from accelbench.errors import UserError
 from accelbench.presentation import seconds_of
-from accelbench.project import CONFIRMED, RECORDS, RESULTS, RUNS, Workplace, shown
+from accelbench.project import CONFIRMED, RESULTS, RUNS, Workplace, shown
 from accelbench.rules import Asked, Rule
 from accelbench.schema.vocab import Device, Status
 
@@ -74,7 +74,7 @@ def show_sweep(options: "SweepOptions", console: Console, result: "SweepResult")
 def words_of(chosen: Namespace) -> list[str]:
     """Returns the words of the command line that are not flags. If -v is given, adds the setting that it stands for."""
     words = [word for word in chosen.words if word != "--"]
-    return [*words, VERBOSE] if chosen.verbose else words
+    return [*words, VERBOSE] if getattr(chosen, "verbose", False) else words
 
 
 def names_of(words: Iterable[str]) -> set[str]:
@@ -85,29 +85,22 @@ def names_of(words: Iterable[str]) -> set[str]:
 def default_folder(place: Workplace, console: Console) -> str:
     """Returns the default folder of records, relative to `place.root`.
 
-    In a project with an ok cell in results/, it is results/. Otherwise, it is the folder under runs/ with the newest
-    record, among the folders with an ok cell. Its name is printed. Raises UserError: there is no ok cell.
+    In a project with an ok cell in results/, it is results/. Otherwise, it is the folder under runs/ that was changed
+    last, among the folders with an ok cell. Its name is printed. Raises UserError: there is no ok cell.
     """
     from accelbench.schema.plan_file import sweep_folders
 
     if place.project is not None and _has_ok(place.root / RESULTS):
         return RESULTS
-    written_s = {}  # folder -> when its newest record was written
-    for folder in sweep_folders(place.root / RUNS):
-        times_s = [path.lstat().st_mtime for path in folder.glob(RECORDS)]
-        if times_s and folder.parent.name != CONFIRMED:
-            written_s[str(folder.relative_to(place.root))] = max(times_s)
-    names = sorted(written_s, key=lambda name: -written_s[name])
-    for name in names:
-        if _has_ok(place.root / name):
+    folders = [folder for folder in sweep_folders(place.root / RUNS) if folder.parent.name != CONFIRMED]
+    for folder in sorted(folders, key=lambda folder: -folder.stat().st_mtime):
+        if _has_ok(folder):
+            name = str(folder.relative_to(place.root))
             say(console, f"Records: {name}, the newest in {RUNS}/ with an ok cell")
             return name
-    if place.project is not None and sweep_folders(place.root / RESULTS):
-        names.insert(0, RESULTS)
-    why = f"to see why, type `accelbench report {names[0]}`. " if names else ""
     raise UserError(
-        f"found no ok cell in a project's {RESULTS}/ or below {RUNS}/: {why}"
-        "To measure a cell, type `accelbench model=cnn`, or name a folder of records"
+        f"found no ok cell in a project's {RESULTS}/ or below {RUNS}/. To measure a cell, type `accelbench model=cnn`, "
+        "or name a folder of records"
     )
 
 
@@ -147,19 +140,17 @@ def costs(chosen: Namespace, project: Path | None) -> "dict[Device, Cost]":
     text = chosen.price_per_hour
     if text is None:
         return costs_of
-    for price in text.split(","):
-        name, sign, number = price.rpartition("=")
-        if sign and name not in list(Device):
-            raise UnknownChoiceError("--price-per-hour", name, Device)
-        try:
+    try:
+        for price in text.split(","):
+            name, sign, number = price.rpartition("=")
             per_hour = float(number)
-        except ValueError:
-            per_hour = 0.0
-        if not 0 < per_hour < math.inf or (not sign and price != text):
-            wanted = "a price above 0, such as 2.5, or one for each device: gpu=2.5,cpu=0.1"
-            raise UserError(f"--price-per-hour {text}: should be {wanted}")
-        for device in [Device(name)] if sign else Device:
-            costs_of[device] = with_changes(costs_of.get(device, Cost()), price_per_hour=per_hour)
+            if not 0 < per_hour < math.inf or (not sign and price != text):
+                raise ValueError
+            for device in [Device(name)] if sign else Device:
+                costs_of[device] = with_changes(costs_of.get(device, Cost()), price_per_hour=per_hour)
+    except ValueError:
+        wanted = "a price above 0, such as 2.5, or one for each device: gpu=2.5,cpu=0.1"
+        raise UserError(f"--price-per-hour {text}: should be {wanted}") from None
     return costs_of
 
 

@@ -2,29 +2,31 @@
 
 import copy
 import os
+import re
 import shlex
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import fields, replace
+from dataclasses import FrozenInstanceError, fields, replace
 from datetime import datetime
 from functools import cache
 from typing import Any
 
 import hydra
 from hydra.core.config_store import ConfigStore
+from hydra.errors import HydraException, MissingConfigException
 from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
 from omegaconf.resolvers import oc
 
 from accelbench import project
 from accelbench.devices.registry import fastest_for
-from accelbench.errors import UserError
+from accelbench.errors import REFUSED, RefusedError, UnknownChoiceError, UserError
 from accelbench.rules import NEEDS
 from accelbench.schema.cell import Cell
 from accelbench.schema.vocab import SERVING, Device, Engine, Mode, Protocol
 from accelbench.settings import config, params, suites, to_cell
 from accelbench.settings.config import GROUPS, LISTS, RunConfig
-from accelbench.settings.hydra_errors import user_error_behind
 from accelbench.settings.suites import parse
 
 NAMING_DEVICES = {"device", "executor", "python"}  # settings that decide the device, or that need a named device
@@ -277,3 +279,44 @@ def run_hydra(measure: Callable[..., object], flags: Sequence[str], words: Seque
             main()
     finally:
         sys.argv = before
+
+
+def user_error_behind(error: BaseException) -> UserError | None:
+    """Returns the UserError that caused `error`. If no UserError caused it, translates `error` into one.
+
+    It translates errors of Hydra and OmegaConf. It also translates errors of the system: the current folder is gone, or
+    the system refuses to read a file. Returns None for any other error, which is a defect of accelbench.
+    """
+    chain = _chain(error)
+    for cause in chain:
+        if isinstance(cause, UserError):
+            return cause
+        if isinstance(cause, MissingConfigException) and cause.missing_cfg_file and cause.options:
+            _, group, name = re.split("((?:hydra/)?[^/]+)/", cause.missing_cfg_file, maxsplit=1)
+            more = [f"a library's network, such as torchvision model.name={name}"] if group == "model" else []
+            return UnknownChoiceError(group, name, [*cause.options, *more])
+    if isinstance(error, FileNotFoundError) and error.filename is None:  # `os.getcwd` raised it
+        return UserError("the current folder was removed: change to another folder")
+    if isinstance(error, OSError) and error.errno in REFUSED:
+        return RefusedError(error)
+    if not any(isinstance(cause, HydraException | OmegaConfBaseException | FrozenInstanceError) for cause in chain):
+        return None
+    return _translated("\n".join(map(str, chain))) or UserError(str(error).split("\n")[0])
+
+
+def _translated(text: str) -> UserError | None:
+    """Translates `text`, the message of Hydra or OmegaConf. Returns None if the text is of an unknown kind."""
+    of_key = re.search(r"(.*)\n +full_key: ([\w.-]+)", text)
+    problem, key = of_key.groups() if of_key else ("", "")
+    if match := re.search(r"Invalid value '([^']*)', expected one of \[([^]]*)\]", text):
+        return UnknownChoiceError(key.removesuffix(".name"), match[1], match[2].split(", "))
+    return UserError(f"{key}: {problem}") if key else None
+
+
+def _chain(error: BaseException | None) -> list[BaseException]:
+    """Lists the error, its cause, the cause of its cause, and so on. Causes may form a circle: none is listed twice."""
+    causes: list[BaseException] = []
+    while error is not None and error not in causes:
+        causes.append(error)
+        error = error.__cause__ or error.__context__
+    return causes
