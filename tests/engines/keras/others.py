@@ -1,7 +1,6 @@
 """A function for a separate process: TensorFlow on a divided CPU."""
 
 from accelbench.engines.keras import engine
-from accelbench.engines.keras.backend import Backend
 from accelbench.judging.verdict import judge
 from engines.keras.cells import trained
 
@@ -9,9 +8,9 @@ from engines.keras.cells import trained
 def on_two_devices(digits):
     """Returns the verdict, the measurement, the weights of each replica, and their devices."""
     cell = trained(devices=2)
-    backend = Backend(cell)
+    backend = engine.Backend(cell)
     run = engine.Run(cell, digits, backend)
     measured = run.measure()
-    weights = [backend.strategy.experimental_local_results(weight.value) for weight in run.model.trainable_weights]
+    weights = [backend.parts_of(weight) for weight in run.model.trainable_weights]
     devices = sorted({part.device for parts in weights for part in parts})
     return judge(cell, measured), measured, [[part.numpy() for part in parts] for parts in weights], devices

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from accelbench.engines.keras import flops, networks
+from accelbench.engines.keras import networks
 from accelbench.errors import UnsupportedError, UserError
 from accelbench.schema.cell import ModelSpec
 from accelbench.schema.vocab import Precision
@@ -33,7 +33,7 @@ def test_a_network_is_its_twin(twins, case):
         answers = output[:, 0] > 0 if output.shape[1] == 1 else output.argmax(1)
         assert results["accuracy"] == pytest.approx((answers == labels).mean())
     for train in (False, True):
-        assert flops.count(network, NUM, train=train).flops == twins[f"{case}/flops{int(train)}"]
+        assert networks.count(network, NUM, train=train).flops == twins[f"{case}/flops{int(train)}"]
 
 
 @pytest.mark.parametrize("name", WHOLE)

@@ -5,7 +5,6 @@ import pytest
 
 from accelbench.data.arrays import Arrays, save_split
 from accelbench.engines.keras import engine
-from accelbench.engines.keras.backend import Backend, strategy_for
 from accelbench.engines.keras.feed import feed_of
 from accelbench.errors import UnsupportedError
 from accelbench.schema.cell import DataSpec
@@ -27,7 +26,7 @@ def test_a_last_batch_that_two_devices_do_not_share_evenly_is_left_out_of_traini
 def test_two_devices_learn_what_one_does_and_their_replicas_are_equal(digits):
     reason, measurement, weights, devices = elsewhere(on_two_devices, digits)
     cell = trained()
-    run = engine.Run(cell, digits, Backend(cell))
+    run = engine.Run(cell, digits, engine.Backend(cell))
     alone = run.measure()
     assert (reason, measurement.num_devices) == (None, 2)
     assert [device[-5:] for device in devices] == ["CPU:0", "CPU:1"]
@@ -51,4 +50,4 @@ def test_two_devices_learn_what_one_does_and_their_replicas_are_equal(digits):
 )
 def test_a_device_that_tensorflow_has_not_is_skipped(changes, words):
     with pytest.raises(UnsupportedError, match=words):
-        strategy_for(keras_cell(**changes))
+        engine.strategy_for(keras_cell(**changes))

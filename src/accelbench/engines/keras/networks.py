@@ -1,5 +1,7 @@
 """Builds the networks of `engines/networks.py` in Keras, with losses, metrics and optimisers."""
 
+import math
+from collections import Counter
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
@@ -13,6 +15,7 @@ from accelbench.engines.formats import FORMATS
 from accelbench.engines.images import Shape, channels_first, optimizer_named
 from accelbench.engines.networks import layers_of
 from accelbench.schema.cell import Cell, ModelSpec
+from accelbench.schema.measurement import Work
 from accelbench.schema.vocab import Precision
 
 POLICIES = {
@@ -89,17 +92,9 @@ def _drawn(cell: Cell, precision: Precision, shape: Shape, num_classes: int) -> 
     return build(cell.model, shape, num_classes)
 
 
-@keras.saving.register_keras_serializable("accelbench")
-class Scale(layers.Layer):
-    """Scales whole numbers from 0 to 255 to floats from 0 to 1, in the policy's dtype."""
-
-    def call(self, images: Any) -> Any:
-        return ops.cast(images, self.compute_dtype) / 255
-
-
 def model_of(network: keras.Sequential, dtype: str) -> keras.Sequential:
     """Wraps the network so that it accepts images of `dtype`. The wrapper scales uint8 images to floats from 0 to 1."""
-    scale = [Scale()] if dtype == "uint8" else []
+    scale = [layers.Rescaling(1 / 255)] if dtype == "uint8" else []
     return keras.Sequential([keras.Input(network.input_shape[1:], dtype=dtype), *scale, network])
 
 
@@ -139,3 +134,43 @@ def right_sign(labels: Any, logits: Any) -> Any:
 
 
 right_sign.__name__ = "accuracy"
+
+
+def layers_with_products(network: keras.Sequential) -> list[keras.Layer]:
+    """The layers that compute matrix products."""
+    return [layer for layer in network.layers if isinstance(layer, layers.Dense | layers.Conv2D | layers.RNN)]
+
+
+def formats_of(network: keras.Sequential) -> Counter[str]:
+    """Counts the layers that compute matrix products in each format, as Keras infers it for the layer's output."""
+    return Counter(keras.backend.standardize_dtype(layer.output.dtype) for layer in layers_with_products(network))
+
+
+def count(network: keras.Sequential, batch_size: int, *, train: bool) -> Work:
+    """Computes the work of one step. If `train`, includes the gradients of all weights and of the layers' inputs.
+
+    Does not include the gradient of the images, because a step does not compute it.
+    """
+    total, skipped, first = 0, 0, True
+    for layer in network.layers:
+        of_input, of_state, of_first_state = _multiplications(layer)
+        total += of_input + of_state
+        # A step computes no gradient of the images, and no gradient of the first state of a recurrent layer.
+        skipped += of_first_state + (of_input if first else 0)
+        first = first and not of_input
+    return Work(flops=2 * batch_size * (3 * total - skipped if train else total))
+
+
+def _multiplications(layer: keras.Layer) -> tuple[int, int, int]:
+    """Returns how many multiply-adds a sample needs: (with the layer's input, with its states, with its first state).
+
+    Only recurrent layers have states. The second number includes the third.
+    """
+    if isinstance(layer, layers.Dense | layers.Conv2D):
+        positions = math.prod(layer.output.shape[1:-1])
+        return positions * math.prod(layer.kernel.shape), 0, 0
+    if isinstance(layer, layers.SimpleRNN | layers.LSTM):
+        num_times = layer.input.shape[1]
+        of_state = math.prod(layer.cell.recurrent_kernel.shape)
+        return num_times * math.prod(layer.cell.kernel.shape), num_times * of_state, of_state
+    return 0, 0, 0
