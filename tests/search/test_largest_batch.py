@@ -1,4 +1,5 @@
 import io
+import math
 
 import pytest
 from rich.console import Console
@@ -7,30 +8,27 @@ from accelbench.errors import UserError
 from accelbench.isolation.hosts import Hosts
 from accelbench.schema.vocab import Precision, Protocol
 from accelbench.search import largest_batch
-from accelbench.search.largest_batch import Tries
+from accelbench.search.largest_batch import next_batch
 from accelbench.sweep.run import SweepResult
 from fakes import faulty_host, make_cell, make_measurement, make_options, make_record
 
 
-@pytest.mark.parametrize("limit", [3, 100, 1000, 33_333, 1 << 20])
-def test_the_limit_is_found_within_an_eighth(limit):
-    tries, num = Tries(1, 1 << 22), 0
-    while (batch := tries.next()) is not None:
-        num += 1
-        tries.add(batch, batch <= limit)
-    assert tries.largest <= limit < tries.smallest
-    assert tries.smallest - tries.largest <= max(1, tries.largest / 8)
-    assert num <= limit.bit_length() + 4
-
-
+@pytest.mark.parametrize("limit", [3, 100, 1000, 33_333, 1 << 19])
 @pytest.mark.parametrize("fixed", [0, 100, 1000])
-def test_no_try_needs_much_more_than_the_memory(fixed):
-    tries, tried = Tries(1, 1 << 22), []
-    while (batch := tries.next()) is not None:
+def test_the_limit_is_found_within_an_eighth_and_no_try_needs_much_more(limit, fixed):
+    fits, fails, room, tried = 0, math.inf, 2.0, []
+    batch = 1
+    while batch is not None:
         tried.append(batch)
-        tries.add(batch, batch <= 900)
-        tries.room = (fixed + 900) / (fixed + batch)
-    assert max(tried) <= 1.13 * 900
+        if batch <= limit:
+            fits, room = batch, (fixed + limit) / (fixed + batch)
+        else:
+            fails = batch
+        batch = next_batch(fits, fails, room)
+    assert fits <= limit < fails
+    assert fails - fits <= max(1, fits / 8)
+    assert len(tried) <= limit.bit_length() + (4 if not fixed else 20)
+    assert max(tried) <= max(limit + 1, 1.14 * limit)
 
 
 OPTIONS = make_options(tracking="mlflow", out=None)
@@ -52,7 +50,7 @@ def test_when_the_time_is_over_the_largest_that_fits_is_told(project, monkeypatc
     assert console.file.getvalue().splitlines()[1:4] == [
         "4 samples, 2 s: fits, which takes 1.8 GB",
         "8 samples, 4 s: fits, which takes 2.6 GB",
-        "8 fits, which takes 2.6 GB. 16 was not tried: "
+        "The largest batch that fits: 8, which takes 2.6 GB; 16 was not tried: "
         "it takes about 8 s, longer than the rest of --budget (default: 1m).",
     ]
 

@@ -196,10 +196,10 @@ def bisect(chosen: Namespace, console: Console) -> int:
     if wrong := [word for word in chosen.words if word.startswith("-")]:
         raise UserError(f"{wrong[0]}: flags of bisect go before --")
     from accelbench.lifeline import ending_as_ctrl_c
-    from accelbench.search.bisect import bisect, commits
+    from accelbench.search.bisect import bisect
 
     with ending_as_ctrl_c():  # so that the search removes its worktrees
-        return bisect(commits(chosen.good, chosen.bad), words_of(chosen), budget_s, console)
+        return bisect(chosen.good, chosen.bad, words_of(chosen), budget_s, console)
 
 
 @command(

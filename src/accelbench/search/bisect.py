@@ -1,4 +1,4 @@
-"""Finds the commit that made a cell slower.
+"""Finds the commit that made a cell slower, with `git bisect`.
 
 GOOD is an earlier commit at which the cell was fast. Fresh processes of each tried commit are interleaved with GOOD's.
 """
@@ -9,7 +9,7 @@ import shlex
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -29,7 +29,6 @@ from accelbench.lifeline import scratch_folder
 from accelbench.presentation import counted, say
 from accelbench.project import PACKAGE, RUNS, resolved, shown, workplace
 from accelbench.schema.cell import Cell
-from accelbench.schema.plan_file import WantedCell
 from accelbench.schema.record import Record
 from accelbench.schema.vocab import SERVING, Protocol
 from accelbench.settings.compose import one_cell
@@ -41,61 +40,47 @@ from accelbench.sweep.session import Session, SweepContext, folder_under_runs
 # would be found.
 # The first test only ends a comparison in which all processes of a side failed.
 LOOKS = (4, 10, 20, 40)
-WORDS = {True: "slower", False: "not-slower", None: "skip"}  # whether a commit is slower -> its word in the output
+SLOWER, FAST = "slower", "not-slower"
+WORDS = {True: SLOWER, False: FAST, None: "skip"}  # whether a commit is slower -> its word for `git bisect`
+ONLY_SKIPPED = 2  # exit status of `git bisect` if all commits that are left were skipped
+# Only first parents: a commit of a merged branch may lack changes that BAD's branch had at that time. The commits are
+# checked out elsewhere.
+START = ("start", "--no-checkout", "--first-parent", f"--term-new={SLOWER}", f"--term-old={FAST}")
+# Commits that may be the first slower one, the latest first.
+LEFT = ("log", "--first-parent", "--format=%H %s", f"refs/bisect/{SLOWER}", "--not", f"--glob=refs/bisect/{FAST}-*")
 
 
-@dataclass(frozen=True)
-class Commit:
-    """A commit of the repository that contains the current folder."""
-
-    hash: str
-    subject: str
-
-    @property
-    def short(self) -> str:
-        return self.hash[:8]
-
-
-def git(*words: object) -> str:
+def git(*words: object, at: Path | None = None) -> str:
     """Runs a git command without the repository's hooks. Returns its output. Raises RefusedError: the command fails."""
     command = ["git", "-c", "core.hooksPath=/dev/null", "-c", "log.showSignature=false", *map(str, words)]
     try:
-        done = subprocess.run(command, capture_output=True, start_new_session=True, env=git_variables())
+        done = subprocess.run(command, capture_output=True, start_new_session=True, env=git_variables(), cwd=at)
     except OSError as error:
         raise RefusedError(error, "bisect: git") from error
-    if done.returncode != 0:
+    if done.returncode != 0 and not (words[0] == "bisect" and done.returncode == ONLY_SKIPPED):
         reason = done.stderr.decode(errors="replace").strip().removeprefix("fatal: ")
         raise RefusedError(OSError(0, reason), f"git {words[0]} {words[-1]}")
     return done.stdout.decode(errors="replace").rstrip("\n")
 
 
-def commits(good: str, bad: str) -> list[Commit]:
-    """Lists GOOD and the commits after it on BAD's branch up to BAD, oldest first. Raises UserError: there are none."""
-    # Only first parents: a commit of a merged branch may lack changes that BAD's branch had at that time.
-    hashes = []
-    for name, word in (("GOOD", good), ("BAD", bad)):
-        try:
-            hashes.append(git("rev-parse", "--verify", "--quiet", "--end-of-options", f"{word}^{{commit}}"))
-        except RefusedError as error:
-            raise UserError(f"{name}={word}: no revision of a git repository here") from error
-    wanted = ("--first-parent", "--reverse", hashes[1], "--not", f"{hashes[0]}^@")
-    lines = git("log", "--format=%H %s", *wanted).split("\n")
-    if not lines[0].startswith(hashes[0]):
-        raise UserError(f"GOOD={good}: is not an ancestor of BAD={bad}: `git log --first-parent {bad}` lacks it")
-    if len(lines) < 2:
-        raise UserError(f"GOOD={good}, BAD={bad}: are one commit")
-    return [Commit(*line.split(" ", 1)) for line in lines]
+def commit_of(word: str) -> str:
+    """Returns the hash of a revision. Raises RefusedError: it is none."""
+    return git("rev-parse", "--verify", "--end-of-options", f"{word}^{{commit}}")
 
 
 @dataclass
 class Side:
     """A commit, checked out into a worktree where its cell is measured."""
 
-    commit: Commit
+    commit: str  # its hash
     folder: Path
     top: Path  # folder of the user's checkout
     context: SweepContext
     ready: Prepared = field(init=False)
+
+    @property
+    def name(self) -> str:
+        return self.commit[:8]
 
     @contextmanager
     def inside(self) -> Iterator[None]:
@@ -128,53 +113,51 @@ class Side:
             ready = self.context.prepare([cell])
         if (reason := ready.planned[0].skip_reason) is not None:
             raise UserError(reason)
-        self.ready = replace(ready, git={"revision": self.commit.hash, "branch": None, "dirty": False})
+        self.ready = replace(ready, git={"revision": self.commit, "branch": None, "dirty": False})
 
 
 @contextmanager
-def checked_out(commit: Commit, context: SweepContext) -> Iterator[Side]:
+def checked_out(commit: str, context: SweepContext) -> Iterator[Side]:
     """Checks out a commit into a worktree, with host processes that measure there. Removes the worktree at the end.
 
     If SIGKILL ends accelbench, `git worktree prune` removes git's entry of the worktree.
     """
     top = resolved(Path(git("rev-parse", "--show-toplevel")))
     with scratch_folder() as scratch, Hosts() as hosts:
-        folder = scratch / commit.short
+        folder = scratch / commit[:8]
         try:
-            git("worktree", "add", "--quiet", "--detach", folder, commit.hash)
+            git("worktree", "add", "--quiet", "--detach", folder, commit)
             yield Side(commit, resolved(folder), top, replace(context, hosts=hosts))
         finally:
             with suppress(UserError):
                 git("worktree", "remove", "--force", folder)
 
 
-def bisect(listed: Sequence[Commit], words: Sequence[str], budget_s: float, console: Console) -> int:
+def bisect(good: str, bad: str, words: list[str], budget_s: float, console: Console) -> int:
     """Finds the first commit after GOOD that makes a cell slower.
 
-    Prints the result of each measured commit, and the answer. Returns the exit status: 1 if no commit is found.
+    Prints the result of each measured commit, and the answer. Returns the exit status: 1 if no commit is found. `words`
+    of the command line describe the cell.
 
-    Args:
-        listed: GOOD and the commits after it, the oldest first; see `commits`.
-        words: words of the command line that describe the cell.
-
-    Raises UserError: the cell can't be measured or compared.
+    Raises UserError: the cell can't be measured or compared, or git refuses the commits.
     """
-    good, *after = listed
+    good, bad = commit_of(good), commit_of(bad)
     cell, options = one_cell(shlex.join(words))
     if cell.protocol in {Protocol.target, *SERVING}:
         raise UserError(f"protocol={cell.protocol}: bisect compares speeds: use window, steps or fit")
     place = workplace().with_data(options.data_root)
     # The folder's name depends only on the question: after a kill, the search continues from its records.
-    name = options.out or f"{RUNS}/bisect-{good.short}-{after[-1].short}-{cell.id[:8]}"
+    name = options.out or f"{RUNS}/bisect-{good[:8]}-{bad[:8]}-{cell.id[:8]}"
     folder = folder_under_runs(place, name)
     context = SweepContext(options, console, Hosts(), place, folder, folder.name)
-    context.say(f"{counted(len(after), 'commit')} after GOOD. Uncommitted changes do not count.")
+    num = int(git("rev-list", "--first-parent", "--count", f"{good}..{bad}"))
+    context.say(f"{counted(num, 'commit')} after GOOD. Uncommitted changes do not count.")
     with lock.hold_measuring(context.say):
         ends_s = time.monotonic() + budget_s
         try:
             with checked_out(good, context) as side:
                 side.prepare(cell)
-                answer, is_found = _Bisection(cell, side, folder, ends_s).search(after)
+                answer, is_found = _Bisection(cell, side, folder, ends_s).search(bad)
         except KeyboardInterrupt as stop:
             raise Interrupted("; every finished process has its record, in", shown(folder)) from stop
     say(console, f"\n{answer}\nRecords: {shown(folder)}")
@@ -189,44 +172,39 @@ class _Bisection:
     ends_s: float
     results: dict[str, str] = field(default_factory=dict)  # hash of a measured commit -> its result in words
 
-    def search(self, left: list[Commit]) -> tuple[str, bool]:
-        """Returns the answer, and whether it names a single commit. `left` has the commits after GOOD, up to BAD."""
-        bad = left[-1]
-        is_slower, slowdown = self._test(bad, MARGIN, len(left))
-        result = self.results[bad.hash]
+    def search(self, bad: str) -> tuple[str, bool]:
+        """Returns the answer, and whether it names a single commit."""
+        is_slower, slowdown = self._test(bad, MARGIN)
+        result = self.results[bad]
         if slowdown is None:
-            raise UserError(f"BAD={bad.short}: {result}")
+            raise UserError(f"BAD={bad[:8]}: {result}")
         if is_slower is None:
             return f"Can't tell whether BAD is slower than GOOD: {result}", False
         if not is_slower:
             return "No slow-down to look for: BAD is not slower than GOOD", False
         # Half of the slow-down on a logarithmic scale: commits as fast as GOOD or as BAD are equally far from it.
         share = 1 - math.sqrt(slowdown.ratio or 1.0)
-        while untested := [commit for commit in left if commit.hash not in self.results]:
-            if time.monotonic() >= self.ends_s:
-                break
-            middle = len(left) / 2 - 1
-            commit = min(untested, key=lambda candidate: abs(left.index(candidate) - middle))
-            is_slower, _ = self._test(commit, share, len(left))
-            if is_slower is not None:
-                place = left.index(commit) + 1
-                left = left[:place] if is_slower else left[place:]
-        first = left[0]
+        at = self.good.folder  # its worktree has the state of `git bisect`
+        said = git("bisect", *START, bad, self.good.commit, at=at)
+        while said.startswith("Bisecting") and time.monotonic() < self.ends_s:
+            is_slower, _ = self._test(git("rev-parse", "BISECT_HEAD", at=at), share)
+            said = git("bisect", WORDS[is_slower], at=at)
+        left = git(*LEFT, at=at).splitlines()
         if len(left) == 1:
-            named = f"{first.hash} {first.subject}\nAgainst GOOD: {self.results[first.hash]}"
-            return f"First slower commit: {named}", True
-        lines = [f"Can't tell which of these {len(left)} is the first slower commit:"]
-        for commit in left:
-            lines.append(f"  {commit.short} {commit.subject}: {self.results.get(commit.hash, 'not measured')}")
-        return "\n".join(lines), False
+            first = git("rev-parse", f"refs/bisect/{SLOWER}", at=at)
+            return (
+                f"First slower commit: {first} {left[0].partition(' ')[2]}\nAgainst GOOD: {self.results[first]}",
+                True,
+            )
+        return "\n  ".join([f"Can't tell which of these {len(left)} is the first slower commit:", *left]), False
 
-    def _test(self, commit: Commit, share: float, num_left: int) -> tuple[bool | None, SpeedRatio | None]:
+    def _test(self, commit: str, share: float) -> tuple[bool | None, SpeedRatio | None]:
         """Compares a commit with GOOD. Returns whether it is slower by more than `share`, and the ratio of speeds.
 
         The first value is None if this is undecided. The ratio is None if the commit can't run.
         """
         context = self.good.context
-        context.say(f"{commit.short} beside {self.good.commit.short}: {counted(num_left, 'commit')} left")
+        context.say(f"{commit[:8]} beside {self.good.name}")
         is_slower, ratio = None, None
         try:
             with checked_out(commit, context) as side:
@@ -237,17 +215,17 @@ class _Bisection:
             raise
         except UserError as error:
             result = f"does not run: {error}"
-        self.results[commit.hash] = result
-        context.say(f"{commit.short} {WORDS[is_slower]}: {result}; {commit.subject}")
+        self.results[commit] = result
+        context.say(f"{commit[:8]} {WORDS[is_slower]}: {result}; {git('log', '-1', '--format=%s', commit)}")
         return is_slower, ratio
 
     def _compare(self, side: Side, share: float) -> tuple[SpeedRatio, str]:
         """Runs interleaved processes of both commits until it is sure whether `side` is slower by more than `share`."""
         sides = (self.good, side)
-        names = (self.good.commit.short, side.commit.short)
+        names = (self.good.name, side.name)
         for one in sides:
             one.context.folder = self.folder / "-".join(names)
-        runs = shuffled_runs(self.cell, self.cell, LOOKS[-1] // 2, seed=int(side.commit.hash[:8], 16))
+        runs = shuffled_runs(self.cell, self.cell, LOOKS[-1] // 2, seed=int(side.name, 16))
         records: list[Record] = []
         processes: tuple[list[Process], list[Process]] = ([], [])
         with ExitStack() as stack:
@@ -263,7 +241,7 @@ class _Bisection:
                     break
                 now = sides[is_second]
                 with now.inside():
-                    item = now.ready.process(replace(self.cell, repeat=num), f"{now.commit.short}-r{num // 2}")
+                    item = now.ready.process(replace(self.cell, repeat=num), f"{now.name}-r{num // 2}")
                     done, _ = known(now.context, [item])
                     session.context = now.context  # measures the same cell with other code
                     session.ready = now.ready
@@ -272,7 +250,6 @@ class _Bisection:
                     raise UserError(record.reason)
                 records.append(record)
                 processes[is_second].append(Process.of(record))
-        side.context.write_plan([WantedCell(record.cell, record.name, record.label) for record in records])
         save_comparison(runs, names, records, side.context.folder)
         ratio = compare_processes(*processes)
         return ratio, difference(ratio)
