@@ -29,18 +29,18 @@ def contents(folder):
 
 
 def said(done):
-    return done.num_new, done.num_same, done.conflicts, done.problems
+    return done.num_new, done.num_same, done.problems
 
 
 def test_records_of_two_machines_stand_in_one_plan_and_merging_again_changes_nothing(here):
     sweep(here / "a/nets", make(cell("cnn"), number=1), make(cell("mlp"), number=2))
     sweep(here / "b/nets", make(cell("cnn"), number=3))  # another identity
-    assert said(merge(["a", "b"], here / "all")) == (3, 0, [], [])
+    assert said(merge(["a", "b"], here / "all")) == (3, 0, [])
     found = read(here / "all/nets")
     assert [each.cell.model.name for each in found.processes] == ["cnn", "mlp", "cnn"]
     assert (found.title, found.study, found.profile) == ("Networks", "001", "quick")
     before = contents(here / "all")
-    assert said(merge(["b", "a"], here / "all")) == (0, 3, [], [])
+    assert said(merge(["b", "a"], here / "all")) == (0, 3, [])
     assert contents(here / "all") == before
 
 
@@ -49,7 +49,7 @@ def test_a_cell_that_was_measured_twice_stays_as_it_was_and_is_named(here, merge
     before = contents(here / "all")
     record.write(dataclasses.replace(CNN, wall_s=8.0), here / "a/nets")
     assert contents(here / "all") == before
-    (conflict,) = merge(["b"], here / "all").conflicts
+    (conflict,) = merge(["b"], here / "all").problems
     assert conflict.startswith(f"all/nets/{CNN.name}.json: b has another measurement of this cell")
     assert contents(here / "all") == before
     assert main(["merge", "b", "--into", "all"]) == 1

@@ -254,11 +254,10 @@ class Controller:
         last = self._last_round()
         sources = [finished(part) for part in last.parts()] if last else []
         merge_into(folder, [(source, "a job") for source in sources if source.exists()], merged)
-        problems = [*merged.conflicts, *merged.problems]
-        self._is_merged = not problems
+        self._is_merged = not merged.problems
         cells = {item.cell.id: item.cell for item in self.ready.planned}
         paths = [path for path in folder.glob(RECORDS) if path.stem.partition("-")[0] in cells]
-        for line in problems:
+        for line in merged.problems:
             self.context.say(line, "yellow")
         records = filter(self._is_current, self.context.read_records(paths))
         done: dict[str, Record] = {}

@@ -149,7 +149,6 @@ def merge(chosen: Namespace, console: Console) -> int:
 
     done = merge(chosen.sources, Path(chosen.into))
     say(console, f"{done.num_new} records added to {chosen.into}, {done.num_same} were there already.")
-    for what, lines in (("Not added", done.conflicts), ("Not readable", done.problems)):
-        if lines:
-            say(console, f"{what}: {len(lines)}", *(f"  {line}" for line in listed(lines)))
-    return 1 if done.problems or done.conflicts else 0
+    if done.problems:
+        say(console, f"Not added: {len(done.problems)}", *(f"  {line}" for line in listed(done.problems)))
+    return 1 if done.problems else 0
