@@ -210,8 +210,6 @@ MISTAKES = (
     Rule("mode=generate model!=transformers", "mode=generate: model={model} is no causal language model", "model=transformers"),
     Rule("mode=generate model.task!=causal_lm", "model.task={model.task}: mode=generate continues texts", "model.task=causal_lm"),
     Rule("mode=generate protocol!=window,steps", "protocol={protocol}: mode=generate repeats generations", "protocol=window or steps"),
-    Rule("mode=generate other_length", "model.batch_args.seq_len: mode=generate has generate.prompt_tokens and generate.new_tokens instead"),
-    Rule("mode=generate protocol=steps steps>most_generations", "steps={steps}: with generate.new_tokens={generate.new_tokens}, it makes over a million tokens, too many for a record", "at most {most_generations}"),
 )
 
 SKIPPED = (

@@ -5,7 +5,6 @@ Hydra imports this module whenever it starts. So each plugin imports what it nee
 
 import copy
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -44,11 +43,7 @@ class CellLauncher(Launcher):
         settings = copy.deepcopy(self.config)
         with open_dict(settings):
             del settings["hydra"]
-        if list(job_overrides) == [hydra.overrides.task]:  # one cell, of the words that Hydra has composed
-            run: Any = OmegaConf.to_object(settings)
-            runs = [replace(run, words=tuple(hydra.overrides.task))]
-        else:
-            runs = list(runs_of(job_overrides))
+        runs = list(runs_of(job_overrides))
         try:
             speeds = self.measure(runs, folder)
         finally:

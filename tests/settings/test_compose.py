@@ -148,7 +148,7 @@ def test_a_line_of_a_suite_has_no_setting_without_an_effect_but_a_profile_may(pr
             "executor.slurm.qos=high: has no effect: it needs executor=slurm",
         ),
         (["executor.name=slurm"], "executor.name=slurm: executor.slurm.nodes is missing: use executor=slurm"),
-        (["executor=slurm", "executor.slurm.time=0"], "executor.slurm.time=0: should be at least 1"),
+        (["executor=slurm", "executor.slurm.time=0"], "executor.slurm.time: should be `int` >= 1"),
     ],
 )
 def test_a_setting_of_another_executor_or_out_of_range_is_named(project, words, told):

@@ -60,10 +60,10 @@ def test_one_declaration_is_all_that_command_line_errors_help_records_and_sinks_
         status, out, _ = told[name]
         assert (status, json.loads(out)["toy"]) == (0, number)
     assert len(set(told["ids"])) == 2
-    assert told["too large"] == [2, "", "accelbench: toy=10: should be at most 9\n"]
-    assert told["too small"] == [2, "", "accelbench: toy=0: should be at least 1\n"]
-    explained = "should be a whole number. `accelbench run --help toy` explains it."
-    assert told["no number"] == [2, "", f"accelbench: toy=many: {explained}\n"]
+    assert told["too large"] == [2, "", "accelbench: toy: should be `int` <= 9\n"]
+    assert told["too small"] == [2, "", "accelbench: toy: should be `int` >= 1\n"]
+    explained = "Value 'many' of type 'str' could not be converted to Integer"
+    assert told["no number"] == [2, "", f"accelbench: toy: {explained}\n"]
     assert "  cell       toy " in told["help"][1]
     assert "  toy=N\n      how many toys the cell has\n" in told["its help"][1]
     assert "`toy`" in told["columns.md"]

@@ -76,12 +76,7 @@ def test_a_lightning_module_has_a_data_module_or_its_own_loaders_and_settings_of
         ([*TARGET, "target.value=1"], "target.value: has no effect with target.metric=accuracy: use target.acc"),
         ([*LOSS, "target.metric=f1"], "target.metric=f1: unknown target.metric. Choose from: accuracy, loss"),
         (["mode=generate"], "mode=generate: model=mlp is no causal language model: use model=transformers"),
-        ([*GENERATE, "generate.new_tokens=1"], "generate.new_tokens=1: should be at least 2"),
-        ([*GENERATE, "model.batch_args.seq_len=9"], "model.batch_args.seq_len: mode=generate has generate.prompt_tok"),
-        (
-            [*GENERATE, "protocol=steps", "steps=40000"],
-            "steps=40000: with .* tokens, too many for a record: use at most 31250",
-        ),
+        ([*GENERATE, "generate.new_tokens=1"], "generate.new_tokens: should be `int` >= 2"),
     ],
 )
 def test_settings_that_do_not_go_together_are_refused(settings, told):
@@ -141,12 +136,10 @@ def in_range(setting):
     ],
 )
 def test_what_is_out_of_range_is_named(setting):
-    name, _, value = setting.partition("=")
+    name = setting.partition("=")[0]
     with pytest.raises(UserError) as raised:
         in_range(setting)
-    assert str(raised.value).startswith(
-        (f"{name}={value.lstrip('.')}: should be ", f"{name}={value.removesuffix('.0')}: should be ")
-    )
+    assert str(raised.value).startswith(f"{name}: should be `")
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from accelbench.errors import UnknownChoiceError, UserError
 from accelbench.project import SAFETENSORS, TORCH_FILES
 from accelbench.rules import MISTAKES, NEEDS, Asked
 from accelbench.schema import vocab
-from accelbench.schema.cell import MAX_STEPS, Cell, DataSpec, KerasSettings, ModelSpec, Options
+from accelbench.schema.cell import Cell, DataSpec, KerasSettings, ModelSpec, Options
 from accelbench.schema.ranges import MAX_COUNT
 from accelbench.schema.secrets import secret_argument
 from accelbench.schema.serialize import canonical_json, digest, load, plain, safe
@@ -40,7 +40,6 @@ MAX_NAME = 40  # characters of a name for the user's data
 
 LARGEST_QUERY = {vocab.Protocol.single_stream: 1, vocab.Protocol.multi_stream: 8}  # protocol -> samples of a request
 DECLARED = tuple(declared(RunConfig))
-BOUNDS = {">=": "at least", ">": "above", "<=": "at most"}  # msgspec's words for a range -> ours
 
 
 class RunFacts(Asked):
@@ -85,14 +84,6 @@ class RunFacts(Asked):
     @property
     def long_s(self) -> int:
         return math.ceil(self.least_requests / self.run.server.rate)
-
-    @property
-    def other_length(self) -> bool:
-        return bool(self.run.model.batch_args.get("seq_len", SEQ_LEN) != SEQ_LEN)
-
-    @property
-    def most_generations(self) -> int:
-        return MAX_STEPS // self.run.generate.new_tokens
 
 
 def cell_and_options(run: RunConfig) -> tuple[Cell, SweepOptions]:
@@ -196,15 +187,13 @@ def _served(run: RunConfig) -> RunConfig:
 
 def check_limits(run: RunConfig) -> None:
     """Raises a UserError if a value is out of range. The message names the setting and the range."""
+    try:
+        load(RunConfig, plain(run))
+    except ValueError as error:
+        raise UserError(str(error)) from None
     for setting in DECLARED:
-        value = setting.value(run)
-        try:
-            load(setting.kind, plain(value))
-        except ValueError as error:
-            text = re.sub(r"`\w+` (>=|>|<=) (\S+)", lambda match: f"{BOUNDS[match[1]]} {match[2]}", str(error))
-            raise UserError(f"{setting.path}={value}: {text.removesuffix('.0')}") from None
         if setting.path not in PATHS:  # no record keeps them
-            _check_content(setting.path, value)
+            _check_content(setting.path, setting.value(run))
 
 
 def _check_content(flag: str, value: Any) -> None:
