@@ -7,7 +7,7 @@ from typing import Any
 from unittest.mock import patch
 
 from accelbench.data.arrays import Arrays, load_split
-from accelbench.measuring.runner import Clock, Runner
+from accelbench.measuring.clock import Clock, Runner
 from accelbench.project import workplace
 from accelbench.schema.cell import Cell, DataSpec, ModelSpec
 from accelbench.schema.measurement import Block

@@ -7,12 +7,10 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from accelbench.engines.backend import BaseBackend
-from accelbench.engines.cell_run import CellRun
+from accelbench.engines.cell_run import BaseBackend, CellRun
 from accelbench.judging.verdict import judge
 from accelbench.measuring.checks import NOT_IN_TIME, ObservedOutput
-from accelbench.measuring.runner import Step
-from accelbench.measuring.schedule import NUM_INFER_EPOCHS
+from accelbench.measuring.clock import NUM_INFER_EPOCHS, Step
 from accelbench.schema.cell import DataSpec, Options
 from accelbench.schema.measurement import Observed
 from accelbench.schema.vocab import Mode, Pipeline, Precision, Protocol

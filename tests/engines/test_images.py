@@ -5,8 +5,7 @@ from pathlib import Path
 import pytest
 
 from accelbench.engines import images
-from accelbench.engines.backend import BaseBackend
-from accelbench.engines.cell_run import CellRun
+from accelbench.engines.cell_run import BaseBackend, CellRun
 from accelbench.engines.formats import FORMATS, word_for
 from accelbench.engines.networks import layers_of
 from accelbench.errors import UnknownChoiceError, UnsupportedError, UserError

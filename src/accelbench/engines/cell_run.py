@@ -9,23 +9,21 @@ parts of a timed step.
 import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from accelbench.data.arrays import read_counts
 from accelbench.devices.proc import high_water_bytes
 from accelbench.devices.registry import look
-from accelbench.engines.backend import BaseBackend
 from accelbench.engines.formats import FORMATS
 from accelbench.engines.goal import GoalRun
 from accelbench.engines.images import is_random
 from accelbench.engines.served import serve
 from accelbench.errors import UnsupportedError
-from accelbench.measuring import checks, schedule
+from accelbench.measuring import checks, clock
 from accelbench.measuring.checks import Findings, NewNetwork, Observations, ObservedOutput, Output, in_time
-from accelbench.measuring.runner import ONE_RANK, Clock, Compiles, RankGroup, Runner, Step, Timing
-from accelbench.measuring.schedule import Limits
+from accelbench.measuring.clock import ONE_RANK, Clock, Compiles, Limits, RankGroup, Runner, Step, Timing
 from accelbench.schema.cell import Cell
 from accelbench.schema.measurement import (
     Breakdown,
@@ -42,14 +40,38 @@ from accelbench.schema.ranges import MAX_NUMBER
 from accelbench.schema.vocab import EPOCHS, SERVING, Mode, Pipeline, Precision, Protocol
 
 
-@dataclass(frozen=True)
-class Resources:
-    """The resources that the measured steps used. They are read before the output checks use further resources."""
+class BaseBackend:
+    """Operates an engine's framework on one kind of device.
 
-    compiles: Compiles
-    fallbacks: list[str] | None
-    peak_device_bytes: int | None
-    peak_host_bytes: int | None
+    The defaults are for a CPU on which a step has finished as soon as the call of the step returns.
+    """
+
+    on_host = True
+    """True if the device computes in host memory. Then batches are not copied."""
+    queues = False
+    """True if a step may return before the device has finished it, or if `wait` itself takes a noticeable time."""
+
+    def wait(self) -> None:
+        """Returns when the device has finished everything that was launched on it."""
+
+    def compiles(self) -> Compiles:
+        """Returns how often this process has compiled so far, and how many seconds this took in total."""
+        return 0, 0.0
+
+    def fallbacks(self) -> list[str] | None:
+        """Returns the names of the operators that ran on the CPU instead of the device.
+
+        Returns None if such operators are not counted.
+        """
+        return None
+
+    def peak_memory_bytes(self) -> int | None:
+        """Returns the peak memory of the device's allocator in this process. Returns None if it is unknown."""
+        return None
+
+    def device_name(self) -> str | None:
+        """Returns the name of the hardware. Returns None if the framework does not report it."""
+        return None
 
 
 class CellRun:
@@ -73,12 +95,12 @@ class CellRun:
     diverged: str | None = None  # a sentence about the diverged loss; None if the loss did not diverge
 
     def __init__(self, cell: Cell, data_folder: Path, backend: BaseBackend, ranks: RankGroup = ONE_RANK) -> None:
-        self.limits = Limits(cell)
+        self.limits = Limits.of(cell)
         if is_random(cell) and cell.protocol in EPOCHS:
             raise UnsupportedError(
                 f"protocol={cell.protocol}: random images have no epochs: use protocol=window or steps"
             )
-        self.goal = GoalRun(cell, self.limits.ends.timeout_s) if cell.protocol == Protocol.target else None
+        self.goal = GoalRun(cell, self.limits.timeout_s) if cell.protocol == Protocol.target else None
         self.cell, self.data_folder = cell, data_folder
         self.backend, self.ranks = backend, ranks
         self.trains = cell.mode == Mode.train
@@ -92,7 +114,8 @@ class CellRun:
         self.defects: list[str] = []
         self.output: ObservedOutput | None = None  # an output of the network after its timed part
         self.changes: list[str] = []  # sentences about settings and batches that the user's code changed
-        self.resources: Resources | None = None
+        # Fields of `Measurement`: the resources that the measured steps used, before the output checks use more.
+        self.resources: dict[str, Any] = {}
         self.known_work: Work | None = None
 
     def new_step(self) -> Step:
@@ -185,7 +208,7 @@ class CellRun:
         if not self.fits:
             self.measure_window(self.new_step())
             return
-        for _ in range(self.cell.epochs if self.trains else schedule.NUM_INFER_EPOCHS):
+        for _ in range(self.cell.epochs if self.trains else clock.NUM_INFER_EPOCHS):
             self.measure_epoch(self.new_step())
             if self.trains:
                 self.evaluate(self.new_test_step())
@@ -209,7 +232,7 @@ class CellRun:
             backend.compiles,
             ranks=self.ranks,
             begin_steady=self.begin_steady,
-            ends=self.limits.ends,
+            limits=self.limits,
             queues=queues,
             has_least=generates,
         )
@@ -222,9 +245,9 @@ class CellRun:
         """
         cell, backend = self.cell, self.backend
         if cell.protocol == Protocol.steps:
-            self.timing = yield from schedule.of_steps(runner, cell.warmup, cell.steps)
+            self.timing = yield from clock.of_steps(runner, cell.warmup, cell.steps)
         else:
-            self.timing = yield from schedule.of_window(runner, cell.window)
+            self.timing = yield from clock.of_window(runner, cell.window)
         if cell.mode == Mode.generate:  # each step waits for the device inside `compute`
             self.timing.launch_s = []
         self.observations.training.num_steps = self.timing.num_steady_steps
@@ -238,15 +261,15 @@ class CellRun:
 
     def measure_epoch(self, step: Step) -> None:
         self.begin_epoch()
-        took = schedule.time_epoch(step, self.wait_for_ranks, waits_for_first=not self.epochs)
+        took = clock.time_epoch(step, self.wait_for_ranks, waits_for_first=not self.epochs)
         self.end_epoch(took, step)
 
     def begin_epoch(self) -> None:
         self.ranks.end()  # all ranks begin together
-        self.epoch_began_s = schedule.boot_s()
+        self.epoch_began_s = clock.boot_s()
         self.num_compiled, _ = self.backend.compiles()
 
-    def end_epoch(self, took: schedule.EpochTime, step: Any) -> None:
+    def end_epoch(self, took: clock.EpochTime, step: Any) -> None:
         """Records an epoch and its times `took`. In training, also records the loss and the accuracy of `step`."""
         timing = self.timing
         began_s = self.epoch_began_s
@@ -255,7 +278,7 @@ class CellRun:
             timing.compiled_in_steady_state += self.backend.compiles()[0] - self.num_compiled
         else:
             timing.first_step_s = took.first_step_s
-        timing.steady_boot_s = began_s, schedule.boot_s()
+        timing.steady_boot_s = began_s, clock.boot_s()
         num = self.feed.num_samples
         loss, accuracy = self.outcome(step, num) if self.trains else (None, None)
         self.epochs.append(
@@ -270,7 +293,7 @@ class CellRun:
 
     def evaluate(self, step: Step) -> None:
         self.ranks.end()
-        self.end_evaluation(schedule.time_epoch(step, self.wait_for_ranks).seconds, step)
+        self.end_evaluation(clock.time_epoch(step, self.wait_for_ranks).seconds, step)
 
     def end_evaluation(self, seconds: float, step: Any) -> None:
         """Records an evaluation on the test set: the loss and the accuracy that `step` has summed up."""
@@ -287,11 +310,16 @@ class CellRun:
 
     def note_resources(self) -> None:
         """Records the resources that were used so far. If they are already recorded, does nothing."""
-        if self.resources is None:
+        if not self.resources:
             backend = self.backend
-            self.resources = Resources(
-                backend.compiles(), backend.fallbacks(), backend.peak_memory_bytes(), high_water_bytes()
-            )
+            num_compiles, compile_s = backend.compiles()
+            self.resources = {
+                "num_compiles": num_compiles or None,
+                "compile_s": compile_s if num_compiles else None,
+                "fallbacks": backend.fallbacks(),
+                "peak_device_bytes": backend.peak_memory_bytes(),
+                "peak_host_bytes": high_water_bytes(),
+            }
 
     def keep_output(self) -> None:
         """Runs the network on a batch that was never fed, and stores the output for the output check."""
@@ -345,9 +373,6 @@ class CellRun:
         return {} if is_random(self.cell) else read_counts(self.data_folder)
 
     def _collect(self, observed: Observed) -> Measurement:
-        resources = self.resources
-        assert resources is not None  # `measure` has recorded them
-        num_compiles, compile_s = resources.compiles
         counts = self.num_samples()
         findings = self._compared()
         goal = self.goal
@@ -360,13 +385,11 @@ class CellRun:
         expected = FORMATS[self.cell.precision].computed
         return Measurement(
             **vars(observed),
+            **self.resources,
             num_params=self.num_params,
             num_train_samples=self.cell.data.train_images or counts.get("train"),
             num_test_samples=counts.get("test"),
             build_s=self.build_s,
-            compile_s=compile_s if num_compiles else None,
-            num_compiles=num_compiles or None,
-            fallbacks=resources.fallbacks,
             breakdown=self.breakdown,
             serving=self.serving,
             generation=self.generation,
@@ -375,8 +398,6 @@ class CellRun:
             target=goal.outcome() if goal else None,
             evaluation=evaluation,
             output_error=findings.error,
-            peak_device_bytes=resources.peak_device_bytes,
-            peak_host_bytes=resources.peak_host_bytes,
             checked=list(self._checked(findings)),
             checks_s=self.observations.checks_s,
             notes=[*self.notes(), *findings.notes],
@@ -409,5 +430,5 @@ class CellRun:
         yield from dict.fromkeys(self.changes)
         if self.timing.compiled_in_steady_state:
             yield f"compiled {self.timing.compiled_in_steady_state} times in the steady state"
-        if self.resources is not None and self.resources.fallbacks:
-            yield f"ran on the CPU instead: {', '.join(self.resources.fallbacks)}"
+        if fallbacks := self.resources["fallbacks"]:
+            yield f"ran on the CPU instead: {', '.join(fallbacks)}"

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from accelbench.data.order import Order
 from accelbench.devices.proc import started_boot_s
-from accelbench.measuring import schedule
-from accelbench.measuring.runner import Step, Timing
+from accelbench.measuring import clock
+from accelbench.measuring.clock import Step, Timing
 from accelbench.schema.cell import ACCURACY, LOSS, Cell, Target
 from accelbench.schema.measurement import Evaluated, Evaluation, Logged, TargetTraining
 from accelbench.schema.ranges import MAX_NUMBER
@@ -74,7 +74,7 @@ class GoalRun:
     @property
     def now_s(self) -> float:
         """Seconds since the process started."""
-        return schedule.boot_s() - self._started_s
+        return clock.boot_s() - self._started_s
 
     def begin(self, span: Span) -> None:
         """Ends the present span of the log and begins `span` at the same moment, so that the log has no gaps."""
@@ -134,7 +134,7 @@ class GoalRun:
     def train(self, run: "CellRun", step: Step) -> None:
         """Trains until the next evaluation is due. Then `step.fetch` raises StopIteration."""
         self.begin_training(run)
-        schedule.time_epoch(step, run.wait_for_ranks)
+        clock.time_epoch(step, run.wait_for_ranks)
         self.end_training(run)
 
     def begin_training(self, run: "CellRun") -> None:
@@ -172,7 +172,7 @@ class GoalRun:
 
         The value of the metric is None if the loss is not finite.
         """
-        schedule.time_epoch(step, run.wait_for_ranks)
+        clock.time_epoch(step, run.wait_for_ranks)
         loss, accuracy = run.outcome(step, num_samples)
         value = self.own_metric(step, num_samples) if self.own_metric is not None else None
         value = {ACCURACY: accuracy, LOSS: loss}.get(self.target.metric, value)

@@ -10,8 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accelbench.measuring.checks import OUTPUT
-from accelbench.measuring.runner import Step, Timing
-from accelbench.measuring.schedule import boot_s
+from accelbench.measuring.clock import Step, Timing, boot_s
 from accelbench.schema.cell import MAX_SEED, Cell, Window
 from accelbench.schema.measurement import Block
 from accelbench.schema.serialize import sha256_of, writing
@@ -102,7 +101,7 @@ def serve(run: "CellRun", step: Step) -> None:
         pool=pool, join=run.joined, workers=workers, sizes=sizes, max_batch=cell.batch_size, prepare=prepare
     )
     seed = int(cell.id, 16) % MAX_SEED  # the seed of arrival times; it differs between rates and processes
-    served = server.serve(service, cell.protocol, cell.server, seed, run.limits.ends.timeout_s)
+    served = server.serve(service, cell.protocol, cell.server, seed, run.limits.timeout_s)
     timing.compiled_in_steady_state += run.backend.compiles()[0]
     _note_times(cell, timing, served)
     timing.stop = Stop.timeout if served.serving.ended_early == TIME_LIMIT else None

@@ -16,7 +16,7 @@ from accelbench.engines.pytorch import engine, module, zoo
 from accelbench.engines.pytorch.feed import ArrayFeed
 from accelbench.engines.pytorch.precision import DTYPES, MIXED, step_context
 from accelbench.judging.verdict import judge
-from accelbench.measuring.schedule import NUM_INFER_EPOCHS
+from accelbench.measuring.clock import NUM_INFER_EPOCHS
 from accelbench.schema.cell import ModelSpec, Server
 from accelbench.schema.measurement import Measurement
 from accelbench.schema.serialize import load

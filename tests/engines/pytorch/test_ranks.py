@@ -7,7 +7,6 @@ import torch
 
 import rank_faults
 from accelbench.devices.cpu import usable_cores
-from accelbench.engines.cell_run import Resources
 from accelbench.engines.pytorch.backends import backend_for
 from accelbench.engines.pytorch.ranks import RankReport, Ranks, joined
 from accelbench.errors import UnsupportedError
@@ -111,8 +110,8 @@ def test_a_process_knows_its_place_among_those_of_all_hosts(monkeypatch):
 def test_what_ranks_observed_is_joined():
     def report(peak, loss):
         observed = Observed(device="gpu", device_name="a GPU", precision="fp32", num_devices=1, threads=2, loss=loss)
-        return RankReport(observed, Resources((1, 0.5), None, peak, 20), weights="w")
+        return RankReport(observed, {"peak_device_bytes": peak, "peak_host_bytes": 20}, weights="w")
 
     observed, resources = joined([report(10, 1.0), report(30, 2.0)])
     assert (observed.num_devices, observed.device_name, observed.loss) == (2, "a GPU", 1.5)
-    assert resources == Resources((1, 0.5), None, 30, 40)
+    assert resources == {"peak_device_bytes": 30, "peak_host_bytes": 40}

@@ -3,10 +3,9 @@
 import time
 
 from accelbench.data.arrays import load_split
-from accelbench.engines.backend import BaseBackend
-from accelbench.engines.cell_run import CellRun, Observed
+from accelbench.engines.cell_run import BaseBackend, CellRun, Observed
 from accelbench.engines.images import order_of
-from accelbench.measuring.runner import Step
+from accelbench.measuring.clock import Step
 
 
 class SleepStep(Step):

@@ -16,8 +16,7 @@ from numpy.typing import NDArray
 
 from accelbench.data.order import VALIDATION
 from accelbench.devices.cpu import usable_cores
-from accelbench.engines.backend import BaseBackend
-from accelbench.engines.cell_run import CellRun
+from accelbench.engines.cell_run import BaseBackend, CellRun
 from accelbench.engines.formats import FORMATS, word_for
 from accelbench.engines.goal import GoalRun
 from accelbench.engines.images import channels_last, input_of, is_random, unseen_images
@@ -35,7 +34,7 @@ from accelbench.measuring.checks import (
     States,
     numbers_of,
 )
-from accelbench.measuring.runner import Compiles
+from accelbench.measuring.clock import Compiles
 from accelbench.schema.cell import Cell
 from accelbench.schema.measurement import Measurement, Observed, Work
 from accelbench.schema.text import message_of, one_line

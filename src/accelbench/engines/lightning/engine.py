@@ -37,8 +37,7 @@ from accelbench.engines.pytorch.ranks import Ranks
 from accelbench.engines.targets import import_path
 from accelbench.errors import UnsupportedError, UserError
 from accelbench.measuring.checks import MAX_CYCLE, ObservedOutput
-from accelbench.measuring.runner import Ask, Clock
-from accelbench.measuring.schedule import NUM_INFER_EPOCHS, EpochTime
+from accelbench.measuring.clock import NUM_INFER_EPOCHS, Ask, Clock, EpochTime
 from accelbench.schema.cell import Cell, TrainerSettings
 from accelbench.schema.measurement import Measurement, Observed, Work
 from accelbench.schema.ranges import MAX_COUNT
@@ -172,7 +171,7 @@ class NetworkRun(engine.Run):
         self.begin(torch.float32)  # the default dtype between steps: Lightning sets another one inside each step
 
     def conduct(self) -> Clock[None]:
-        """Returns the clock (`measuring/schedule.py`), a generator that asks Lightning's loop for steps."""
+        """Returns the clock (`measuring/clock.py`), a generator that asks Lightning's loop for steps."""
         self.begin_loop()
         if self.goal is not None:
             yield from self._train_to_goal_in_loop(self.goal)

@@ -28,7 +28,7 @@ from accelbench.engines.pytorch.precision import (
 )
 from accelbench.engines.pytorch.structure import mapped
 from accelbench.errors import UserError
-from accelbench.measuring.runner import Ask, Marks, Ran
+from accelbench.measuring.clock import Ask, Marks, Ran
 from accelbench.schema.vocab import Phase, Precision
 
 HALF = {Precision.fp16: "16-true", Precision.bf16: "bf16-true"}

@@ -17,12 +17,12 @@ from torch.optim import Optimizer
 
 from accelbench.devices import cpu, packages
 from accelbench.devices.tpu import TORCH_TPU
-from accelbench.engines.backend import BaseBackend
+from accelbench.engines.cell_run import BaseBackend
 from accelbench.engines.pytorch.precision import FULL, flush_denormals, reset_settings, use_threads
 from accelbench.engines.pytorch.ranks import Ranks
 from accelbench.engines.pytorch.structure import mapped, tensors_in
 from accelbench.errors import UnsupportedError
-from accelbench.measuring.runner import Compiles
+from accelbench.measuring.clock import Compiles
 from accelbench.schema.cell import Cell
 from accelbench.schema.vocab import Device, Precision
 

@@ -48,8 +48,7 @@ from accelbench.engines.pytorch.weights import saved
 from accelbench.engines.served import powers_up_to
 from accelbench.errors import UnsupportedError, UserError
 from accelbench.measuring.checks import WEIGHTS
-from accelbench.measuring.runner import Clock
-from accelbench.measuring.schedule import NUM_INFER_EPOCHS, breakdown
+from accelbench.measuring.clock import NUM_INFER_EPOCHS, Clock, breakdown, has_time_for_phases
 from accelbench.schema.cell import Cell, Options
 from accelbench.schema.measurement import Measurement, Observed, Work
 from accelbench.schema.vocab import Device, Library, Mode, Precision, Span
@@ -319,7 +318,7 @@ class Run(NetworkOutputs):
         if self.trains:
             with self.observations.checking(WEIGHTS):
                 self.note_end()
-        if self.limits.has_time_for_phases(self.timing):
+        if has_time_for_phases(self.cell, self.limits, self.timing):
             self.breakdown = yield from breakdown(self.backend, self.cell.breakdown_s)
             self.operators = yield from busiest(self.backend)
 
@@ -349,7 +348,6 @@ class Run(NetworkOutputs):
             self.keep_output()
 
     def _report(self) -> RankReport:
-        assert self.resources is not None
         backend = self.backend
         loss = self.last_result.item() if self.trains else None
         threads = None if backend.torch_type == "xla" else torch.get_num_threads() * self.cell.num_instances

@@ -26,7 +26,7 @@ from accelbench.engines.pytorch.module import needs_closure, new_optimizer
 from accelbench.engines.pytorch.precision import DTYPES, STORED_DTYPES, real_format
 from accelbench.engines.pytorch.structure import mapped, tensors_in
 from accelbench.measuring.checks import Products
-from accelbench.measuring.runner import Ask, Clock
+from accelbench.measuring.clock import Ask, Clock
 from accelbench.schema.ceilings import MIXED
 from accelbench.schema.cell import Cell
 from accelbench.schema.measurement import Operator, Work

@@ -152,7 +152,7 @@ class Program:
 
 
 class InferStep:
-    """A step of inference, which is one forward pass. For the parts of a step, see `measuring.runner.Step`."""
+    """A step of inference, which is one forward pass. For the parts of a step, see `measuring.clock.Step`."""
 
     adds_up = False  # whether the step adds up losses and correct answers
     result: Any  # the output of the last step, or in training its loss

@@ -12,15 +12,14 @@ import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from statistics import fmean
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from accelbench.engines.cell_run import Resources
 from accelbench.errors import UnsupportedError
-from accelbench.measuring.runner import RankGroup, Step
+from accelbench.measuring.clock import RankGroup, Step
 from accelbench.schema.measurement import Observed
 
 Value = TypeVar("Value")
@@ -33,11 +32,11 @@ class RankReport:
     """The observations of one rank, after everything was measured."""
 
     observed: Observed
-    resources: Resources
+    resources: dict[str, Any]  # see `CellRun.resources`
     weights: str | None  # `digest` after training; None in inference, and if there is one rank
 
 
-def joined(reports: list[RankReport]) -> tuple[Observed, Resources]:
+def joined(reports: list[RankReport]) -> tuple[Observed, dict[str, Any]]:
     """Combines the reports of all ranks.
 
     The combined name lists all names of devices. The number of devices and the peak host memory are the sums over the
@@ -50,9 +49,9 @@ def joined(reports: list[RankReport]) -> tuple[Observed, Resources]:
         num_devices=sum(rank.observed.num_devices for rank in reports),
         loss=fmean(losses) if losses and all(map(math.isfinite, losses)) else None,
     )
-    on_device = max(rank.resources.peak_device_bytes or 0 for rank in reports)
-    on_host = sum(rank.resources.peak_host_bytes or 0 for rank in reports)
-    resources = replace(reports[0].resources, peak_device_bytes=on_device or None, peak_host_bytes=on_host or None)
+    on_device = max(rank.resources["peak_device_bytes"] or 0 for rank in reports)
+    on_host = sum(rank.resources["peak_host_bytes"] or 0 for rank in reports)
+    resources = {**reports[0].resources, "peak_device_bytes": on_device or None, "peak_host_bytes": on_host or None}
     return observed, resources
 
 

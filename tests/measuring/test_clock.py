@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from accelbench.measuring import schedule
-from accelbench.measuring.runner import Ends, Runner
+from accelbench.measuring import clock
+from accelbench.measuring.clock import MAX_PHASED, MIN_PHASED, NUM_CHECK_STEPS, Limits, Runner, breakdown
 from accelbench.schema.cell import Window
-from accelbench.schema.vocab import Stop
+from accelbench.schema.vocab import Phase, Stop
 from accelbench.stats import order_statistics
 from marks import slow
 
@@ -68,11 +68,11 @@ WINDOW = Window(warmup_steps=3, warmup_s=0.05, measure_s=1.0, block_s=0.1, laten
 
 
 def measure(runner, window):
-    return runner.drive(schedule.of_window(runner, window))
+    return runner.drive(clock.of_window(runner, window))
 
 
 def measure_steps(runner, warmup, steps):
-    return runner.drive(schedule.of_steps(runner, warmup, steps))
+    return runner.drive(clock.of_steps(runner, warmup, steps))
 
 
 def run(workload, window=WINDOW):
@@ -113,7 +113,7 @@ def test_blocks_are_at_least_as_long_as_asked_and_none_is_dropped(workload, slow
     workload.change = change
     timing = run(workload)
     assert all(block.seconds >= WINDOW.block_s for block in timing.blocks)
-    assert len(timing.blocks) >= schedule.MIN_SAMPLES
+    assert len(timing.blocks) >= clock.MIN_SAMPLES
 
 
 def noisy(workload, rng, sigma, related=0.0):
@@ -166,7 +166,7 @@ def test_warm_up_goes_on_until_step_times_have_settled_or_never_will(workload, s
     if settles:
         assert timing.num_warmup_steps >= 40
         assert timing.blocks[0].seconds == pytest.approx(timing.blocks[-1].seconds, rel=0.05)
-    assert timing.warmup_total_s < 1.5 * schedule.WARMUP_STRETCH * 0.3
+    assert timing.warmup_total_s < 1.5 * clock.WARMUP_STRETCH * 0.3
 
 
 def test_a_block_in_which_something_was_compiled_is_measured_again(workload):
@@ -210,7 +210,7 @@ def test_a_fixed_number_of_steps_is_just_that(kind, steps):
     counts = len(timing.latency_s), sum(block.num_steps for block in timing.blocks)
     assert counts == ((steps, steps) if timing.steps_are_blocks else pytest.approx((steps / 2, steps / 2), abs=8))
     assert timing.steps_are_blocks is (kind is OnHost)
-    assert len(timing.blocks) >= min(schedule.MIN_SAMPLES, steps // 2)
+    assert len(timing.blocks) >= min(clock.MIN_SAMPLES, steps // 2)
     rate = sum(b.num_samples for b in timing.blocks) / sum(b.seconds for b in timing.blocks)
     alone_s = 0.0165 if timing.steps_are_blocks else 0.012
     # On a device that queues, a short block waits for its first copy and its last step.
@@ -227,27 +227,27 @@ def test_one_step_without_a_warm_up_computes_once(workload):
 @pytest.mark.parametrize("kind", [Workload, OnHost])
 @pytest.mark.parametrize("steps", [None, 1000])
 @pytest.mark.parametrize(
-    ("step_s", "ends", "stop"),
+    ("step_s", "limits", "stop"),
     [
-        (0.5, Ends(timeout_s=15.0, num_checks=5), Stop.timeout),
-        (0.5, Ends(budget_s=15.0, num_checks=5), Stop.budget),
-        (4.0, Ends(timeout_s=60.0, num_checks=5), Stop.timeout),
-        (4.0, Ends(budget_s=15.0, num_checks=5), Stop.budget),
-        (20.0, Ends(timeout_s=110.0, num_checks=1), Stop.timeout),
+        (0.5, Limits(timeout_s=15.0), Stop.timeout),
+        (0.5, Limits(budget_s=15.0), Stop.budget),
+        (4.0, Limits(timeout_s=60.0), Stop.timeout),
+        (4.0, Limits(budget_s=15.0), Stop.budget),
+        (20.0, Limits(timeout_s=130.0), Stop.timeout),
     ],
 )
-def test_slow_steps_end_in_time_and_a_budget_leaves_the_fewest_that_are_published(kind, steps, step_s, ends, stop):
+def test_slow_steps_end_in_time_and_a_budget_leaves_the_fewest_that_are_published(kind, steps, step_s, limits, stop):
     workload = kind(compute=step_s)
-    runner = runner_of(workload, ends=ends, queues=kind is Workload)
+    runner = runner_of(workload, limits=limits, queues=kind is Workload)
     window = replace(WINDOW, measure_s=100.0, latency_s=100.0)
     timing = measure(runner, window) if steps is None else measure_steps(runner, 10, steps)
     assert (timing.stop, len(timing.blocks) > 0) == (stop, True)
     least = min(len(timing.blocks), len(timing.latency_s))
-    if ends.budget_s == 15.0 and step_s == 4.0:
+    if limits.budget_s == 15.0 and step_s == 4.0:
         assert (timing.num_warmup_steps, len(timing.blocks), len(timing.latency_s)) == (2, 6, 6)
     else:
-        assert workload.time + ends.num_checks * step_s <= min(ends[:2])
-        assert least >= schedule.MIN_SAMPLES or step_s > 1
+        assert workload.time + NUM_CHECK_STEPS * step_s <= min(limits)
+        assert least >= clock.MIN_SAMPLES or step_s > 1
 
 
 def of_epoch(workload):
@@ -257,12 +257,86 @@ def of_epoch(workload):
 
 
 def test_an_epoch_is_timed_to_the_end_of_its_last_step(workload):
-    took = schedule.time_epoch(of_epoch(workload), workload.wait, workload.now)
+    took = clock.time_epoch(of_epoch(workload), workload.wait, workload.now)
     assert took.seconds == pytest.approx(7 * 0.012 + 0.0005, rel=0.05)
     assert (workload.num_computed, took.first_step_s) == (7, None)
 
 
 def test_the_first_step_of_an_epoch_is_waited_for_if_asked(workload):
     workload.compile_steps = 1
-    took = schedule.time_epoch(of_epoch(workload), workload.wait, workload.now, waits_for_first=True)
+    took = clock.time_epoch(of_epoch(workload), workload.wait, workload.now, waits_for_first=True)
     assert took.first_step_s == pytest.approx(0.001 + 5 + 0.0005 + 0.010)  # copies overlap with compilation
+
+
+# The phases of steps.
+
+LENGTHS = {Phase.forward: 0.004, Phase.backward: 0.008, Phase.optimizer: 0.002}
+
+
+class Device:
+    """A fake device that finishes some time after the launch, and training on it. Only the test moves its clock."""
+
+    def __init__(self, fused=False):
+        self.fused, self.time, self.queue, self.mark, self.num_steps = fused, 0.0, 0.0, lambda phase: None, 0
+
+    def now(self):
+        return self.time
+
+    def wait(self):
+        self.time += self.queue
+        self.queue = 0.0
+
+    def stamp(self):
+        # Like an event in a stream: its time is when the work launched so far ends.
+        return self.time + self.queue
+
+    def between(self, start, end):
+        return end - start
+
+    def fetch(self):
+        self.time += 0.001
+
+    def copy_in(self, batch):
+        self.queue += 0.0005
+
+    def compute(self, batch):
+        self.num_steps += 1
+        self.time += 0.0001  # time of the loop before the launch
+        for phase, seconds in LENGTHS.items():
+            self.queue += seconds
+            self.mark(phase)
+        self.time += 0.003 * self.fused  # a fused launch runs the whole step
+
+    def copy_out(self, result):
+        self.queue += 0.0003
+
+    def num_samples(self, batch):
+        return 1
+
+
+def phases_of(device, seconds):
+    return Runner(device, device.wait, now=device.now).drive(breakdown(device, seconds))
+
+
+def test_each_phase_has_its_length_and_they_add_up_to_the_step():
+    device = Device()
+    measured_phases = phases_of(device, 0.5)
+    first = {phase: seconds[0] for phase, seconds in measured_phases.phases_s.items()}
+    expected = {"data_wait": 0.001, "copy_in": 0.0005, "forward": 0.0041, "backward": 0.008, "optimizer": 0.002}
+    assert first == pytest.approx({**expected, "copy_out": 0.0003, "framework": 0.0}, abs=0.00011)
+    assert sum(first.values()) == pytest.approx(measured_phases.undisturbed_s[0], rel=0.03)
+    assert sum(measured_phases.undisturbed_s) == pytest.approx(0.25, rel=0.1)
+
+
+def test_a_device_that_runs_whole_steps_has_no_phases_within():
+    device = Device(fused=True)
+    measured_phases = phases_of(device, 0.1)
+    assert set(measured_phases.phases_s) == {"data_wait", "copy_in", "trace", "execute", "framework", "copy_out"}
+    assert measured_phases.phases_s["execute"][0] == pytest.approx(0.003)  # launched after it was recorded
+    assert device.mark(Phase.forward) is None
+
+
+def test_a_slow_step_gets_its_few_and_a_fast_one_no_more_than_enough():
+    device = Device()
+    assert len(phases_of(device, 1e-9).undisturbed_s) == MIN_PHASED
+    assert len(phases_of(device, 1e9).undisturbed_s) == MAX_PHASED
