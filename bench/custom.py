@@ -3,7 +3,7 @@
 import math
 from functools import partial
 
-from accelbench.judging.generated import of_generation
+from accelbench.judging.row import of_generation
 from accelbench.schema.record import number_of
 from bench.own_networks import BATCH_SIZE, GENERATED, GPT2, NEW_TOKENS, PROMPT_TOKENS
 from bench.turns import Numbers, begin, compare_in_turns, measured, printed, rate_by_cell, run

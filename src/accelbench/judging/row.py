@@ -5,15 +5,23 @@ from statistics import fmean
 
 import numpy as np
 
-from accelbench.judging import generated, served, target
-from accelbench.judging.costs import joules_per_sample, mean_w
+from accelbench.judging import served
+from accelbench.judging.costs import joules_per_sample, joules_within, mean_w
 from accelbench.judging.verdict import ceilings_of_cell, flops_per_s, step_size, why_disturbed
-from accelbench.judging.warnings import Kind, remarks
+from accelbench.judging.warnings import Kind, earliest_hit_s, remarks
 from accelbench.presentation import significant
 from accelbench.schema import vocab
 from accelbench.schema.ceilings import Ceilings, ceilings_in
 from accelbench.schema.cell import UNUSED, Cell, value_text
-from accelbench.schema.measurement import Breakdown, Interval, Measurement, SystemSeries, Work
+from accelbench.schema.measurement import (
+    Breakdown,
+    Generation,
+    Interval,
+    Measurement,
+    SystemSeries,
+    TargetTraining,
+    Work,
+)
 from accelbench.schema.record import Record, Row, node_of, number_of, with_bounds
 from accelbench.schema.setting import declared
 from accelbench.schema.text import clean
@@ -23,22 +31,10 @@ from accelbench.stats.order_statistics import Sample
 
 MB = 1e6  # bytes
 # Columns that are attributes of the measurement with the same names.
-FACTS = (
-    "num_params",
-    "threads",
-    "export_s",
-    "quantize_s",
-    "compile_s",
-    "num_compiles",
-    "first_step_s",
-    "build_s",
-    "settled",
-    "output_error",
-    "device_name",
-    "num_devices",
-    "allocator_library",
-    "cudnn_benchmark",
-)
+_FACTS = """
+num_params threads export_s quantize_s compile_s num_compiles first_step_s build_s settled output_error device_name
+num_devices allocator_library cudnn_benchmark
+"""
 # Measured columns that a cell keeps if its numbers are not published.
 NOT_NUMBERS = ("device_name", "disturbed", "warnings", "notes")
 MAX_OPERATORS = 3  # number of operators named in a row: the operators that take the most time of a step
@@ -76,9 +72,9 @@ def summarise(record: Record) -> Row:
         if measured.serving:
             row |= served.of_requests(measured.serving)
         if measured.generation:
-            row |= generated.of_generation(record.cell, measured.generation)
+            row |= of_generation(record.cell, measured.generation)
         if measured.target:
-            row |= target.of_training(record, measured.target)
+            row |= of_training(record, measured.target)
     if record.system:
         row |= _of_system(record, record.system)
     if measured is not None:
@@ -147,7 +143,16 @@ mfu accuracy fp32_accuracy accuracy_change accuracy_change_low accuracy_change_h
 train_accuracy loss test_loss evaluation_s output_error time_s time_provenance device_name num_devices
 allocator_library cudnn_benchmark disturbed warnings tips notes
 """
-MEASURED = [*_MEASURED.split(), *BREAKDOWN, *served.COLUMNS, *target.COLUMNS, *generated.COLUMNS]
+# `target_mlperf_s` and `target_airbench_s` are always empty: earlier releases had other clocks there.
+_TO_TARGET = """
+target_reached target_s target_low_s target_mlperf_s target_train_s target_airbench_s target_compile_s target_epochs
+target_samples target_j target_cost target_tested target_budget_s
+"""
+_GENERATED = """
+ttft_ms ttft_ms_low ttft_ms_high tpot_p50_ms tpot_p90_ms tpot_p99_ms
+decode_tokens_per_s decode_tokens_per_s_low decode_tokens_per_s_high kv_cache_mb
+"""
+MEASURED = [*_MEASURED.split(), *BREAKDOWN, *served.COLUMNS, *_TO_TARGET.split(), *_GENERATED.split()]
 UNKNOWN: Row = dict.fromkeys(MEASURED)
 
 
@@ -331,7 +336,7 @@ def _facts(measured: Measurement) -> Row:
     # The first epoch's evaluation includes compilation. It is left out if there are further epochs.
     evaluations_s = [epoch.evaluation.seconds for epoch in measured.steady_epochs if epoch.evaluation]
     row: Row = {
-        **{name: getattr(measured, name) for name in FACTS},
+        **{name: getattr(measured, name) for name in _FACTS.split()},
         "num_blocks": len(measured.blocks) or None,
         "num_steps": sum(block.num_steps for block in measured.blocks) or None,
         "stopped": measured.stop.value if measured.stop else None,
@@ -355,6 +360,41 @@ def _facts(measured: Measurement) -> Row:
         row |= {"accuracy": answers.num_right / num, "fp32_accuracy": answers.num_fp32_right / num}
         row |= with_bounds("accuracy_change", change, share_difference(num, answers.num_won, num_lost))
     return row
+
+
+def of_training(record: Record, training: TargetTraining) -> Row:
+    """Returns the columns. If the target was missed, they contain the time spent, not the time to the target."""
+    row: Row = {"target_reached": training.hit is not None, "target_tested": training.tested}
+    row["target_compile_s"] = training.compile_s
+    if training.hit is None:
+        return row | {"target_budget_s": training.evaluations[-1].ended_s}
+    hit = training.evaluations[training.hit]
+    before = [part for part in training.log if part.ended_s <= hit.ended_s]
+    began_boot_s = record.system.started_boot_s if record.system else None  # the start of the process
+    joules = None
+    if began_boot_s is not None:
+        joules = joules_within(record, [(began_boot_s, began_boot_s + hit.ended_s)])
+    return row | {
+        "target_s": hit.ended_s,
+        "target_low_s": earliest_hit_s(training) if record.cell.target.definition == vocab.Definition.passage else None,
+        "target_train_s": sum(part.seconds for part in before if part.span == vocab.Span.train),
+        "target_epochs": hit.epochs,
+        "target_samples": hit.num_samples,
+        "target_j": joules,
+    }
+
+
+def of_generation(cell: Cell, measured: Generation) -> Row:
+    """Returns the columns of generated text. Medians are computed over generations, percentiles over decode steps."""
+    # Steps of one generation resemble each other. An interval over steps would be too narrow.
+    first_ms = _ms(measured.prefill_s)
+    steps = _ms([seconds for generation in measured.decode_s for seconds in generation])
+    has_enough = len(measured.decode_s) >= order_statistics.NUM_SAMPLES_FOR[50]
+    rates = Sample([cell.batch_size * len(steps_s) / sum(steps_s) for steps_s in measured.decode_s])
+    row: Row = {f"tpot_p{p}_ms": steps.supported_percentile(p) if has_enough else None for p in (50, 90, 99)}
+    for column, sample in (("ttft_ms", first_ms), ("decode_tokens_per_s", rates)):
+        row |= with_bounds(column, sample.median, sample.percentile_interval(50))
+    return row | {"kv_cache_mb": measured.cache_bytes / MB}
 
 
 def _gpu_power_w(system: SystemSeries, steady_boot_s: Interval) -> float | None:

@@ -4,7 +4,6 @@ from collections.abc import Iterator
 from enum import StrEnum
 from statistics import fmean, median
 
-from accelbench.judging import target
 from accelbench.presentation import counted, significant
 from accelbench.schema.cell import Cell
 from accelbench.schema.measurement import Measurement, Serving, TargetTraining
@@ -13,10 +12,12 @@ from accelbench.schema.vocab import (
     MODULE,
     SERVING,
     SHARE_ONE_CPU,
+    Definition,
     Mode,
     Pipeline,
     Precision,
     Protocol,
+    Span,
     Status,
     Stop,
 )
@@ -29,6 +30,7 @@ MAX_MORE_CORES = 0.5  # cores beyond the threads of a cell: on a busy machine, a
 # Relative half-width of the throughput's interval. A cell above it is noisy.
 MAX_HALF_WIDTH = 0.05
 MAX_CHANGE = 0.05  # the largest change as a share of the speed
+MAX_TARGET_INTERVAL = 0.05  # largest ratio of the time between two evaluations to the time to the target
 # The largest share of the CPU time for the kernel; and the most seconds that a page fault costs, including the later
 # unmapping. In a virtual machine, 9 us were measured.
 MAX_SYSTEM_SHARE = 0.05
@@ -152,8 +154,33 @@ def _about_requests(serving: Serving) -> Iterator[Remark]:
 
 
 def _about_target(cell: Cell, training: TargetTraining) -> Iterator[Remark]:
-    yield from ((Kind.doubt, text) for text in target.doubts(cell, training))
-    yield from ((Kind.note, text) for text in target.notes(cell, training))
+    """Remarks on how the training ended, and on how precisely its time to the target is known."""
+    target = cell.target
+    last = training.evaluations[-1]
+    values = [evaluation.value for evaluation in training.evaluations if evaluation.value is not None]
+    if last.value is None:
+        yield Kind.note, f"the loss or the metric was not finite after {last.epochs:.3g} epochs, so the training ended"
+    elif training.hit is None:
+        best = significant(min(values) if target.is_lower else max(values))
+        num = counted(len(values), "evaluation")
+        yield Kind.note, f"{target.text} was not reached in {last.epochs:.3g} epochs: the best of {num} was {best}"
+    if training.stayed is False:
+        yield Kind.note, f"the target was reached, but the next evaluation missed it, with {significant(last.value)}"
+    if training.hit is not None and target.definition == Definition.passage:
+        share = 1 - earliest_hit_s(training) / training.evaluations[training.hit].ended_s
+        if share > MAX_TARGET_INTERVAL:
+            may_be = f"the time to the target may be up to {100 * share:.0f} % shorter"
+            yield Kind.doubt, f"{may_be}: use a smaller target.every"
+
+
+def earliest_hit_s(training: TargetTraining) -> float:
+    """Returns the earliest time at which the training can have reached the target.
+
+    This is the end of the last evaluation before the target was reached. If there is none, it is the start of training.
+    """
+    if training.hit:
+        return training.evaluations[training.hit - 1].ended_s
+    return min((part.began_s for part in training.log if part.span == Span.train), default=0.0)
 
 
 def _about_machine(record: Record, measured: Measurement, row: Row) -> Iterator[Remark]:

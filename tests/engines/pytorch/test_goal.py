@@ -7,8 +7,7 @@ import pytest
 from accelbench.data.arrays import load_split
 from accelbench.data.order import parts_of
 from accelbench.engines.pytorch import engine
-from accelbench.judging.row import summarise
-from accelbench.judging.target import of_training
+from accelbench.judging.row import of_training, summarise
 from accelbench.judging.verdict import judge
 from accelbench.schema.cell import ModelSpec, Target
 from accelbench.schema.measurement import Measurement
