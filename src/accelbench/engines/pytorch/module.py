@@ -158,40 +158,33 @@ class InferStep:
     result: Any  # the output of the last step, or in training its loss
 
     def __init__(self, program: Program, batches: Iterable[Any] = ()) -> None:
-        self.batches = iter(batches)
-        self.network, self.task = program.network, program.task
-        self.num_parts, backend = program.num_parts, program.backend
-        self.device = backend.device()
-        self.end_step = backend.end_step
-        self.put = backend.put
-        self.gather = backend.gather
-        self.context = program.context
-        # On the CPU, nothing is copied.
-        self.on_host = self.device.type == "cpu"
+        self.program, self.batches = program, iter(batches)
+        self.network, self.task, self.context = program.network, program.task, program.context
+        self.backend = backend = program.backend
+        self.on_host = backend.torch_type == "cpu"  # nothing is copied then
         self.mark: Callable[[Phase], None] = lambda phase: None  # called at the end of each phase
         if self.adds_up:
+            zero = torch.zeros((), dtype=torch.float32, device=backend.device())
             # float64 on devices that surely support it.
-            dtype = torch.float64 if self.device.type in ("cpu", "cuda") else torch.float32
-            self.loss_sum = torch.zeros((), dtype=dtype, device=self.device)
-            self.metric_sum = torch.zeros((), dtype=dtype, device=self.device)
-            self.num_right = torch.zeros((), dtype=torch.int64, device=self.device)
-            self.end_step()  # XLA runs the zeros now: as a part of the first step, they would cause a recompilation
+            precise = zero.double() if backend.torch_type in ("cpu", "cuda") else zero
+            self.loss_sum, self.metric_sum, self.num_right = precise, precise.clone(), zero.long()
+            backend.end_step()  # XLA runs the zeros now: as a part of the first step, they would cause a recompilation
 
     def fetch(self) -> Any:
         return next(self.batches)
 
     def copy_in(self, batch: Any) -> Any:
         """Copies a batch to the device. Images stay uint8."""
-        return batch if self.on_host else self.put(batch)
+        return batch if self.on_host else self.backend.put(batch)
 
     def compute(self, batch: Any) -> Any:
         """Runs the network on the batch and returns the output."""
         self.result = None  # frees the memory of the last output for this one, as in a loop that keeps no outputs
         with self.context():
             output = self.task.infer(self.network, batch)
-        self.result = self.gather(output)
+        self.result = self.backend.gather(output)
         self.mark(Phase.forward)
-        self.end_step()
+        self.backend.end_step()
         return self.result
 
     def copy_out(self, result: Any) -> None:
@@ -202,7 +195,7 @@ class InferStep:
 
     def num_samples(self, batch: Any) -> int:
         """Returns the number of samples in the whole batch. `batch` is this process's part, one of `num_parts`."""
-        return self.task.num_samples(batch) * self.num_parts
+        return self.task.num_samples(batch) * self.program.num_parts
 
 
 class TrainStep(InferStep):
@@ -214,7 +207,6 @@ class TrainStep(InferStep):
         super().__init__(program, batches)
         assert program.optimizer is not None, "training has an optimiser"
         self.optimizer, self.scaler = program.optimizer, program.scaler
-        self.reduce_gradients = program.backend.reduce_gradients
         self.needs_closure = needs_closure(self.optimizer)
         if self.needs_closure and self.scaler is not None:
             raise UnsupportedError(
@@ -237,7 +229,7 @@ class TrainStep(InferStep):
         output, loss = self.computed
         self.computed = None  # frees the output
         self.note(output, loss, batch)
-        self.end_step()
+        self.backend.end_step()
         self.result = loss.detach()
         return self.result
 
@@ -249,7 +241,7 @@ class TrainStep(InferStep):
             output, loss = self.task.train(self.network, batch)
         self.mark(Phase.forward)
         (loss if self.scaler is None else self.scaler.scale(loss)).backward()
-        self.reduce_gradients(self.optimizer)
+        self.backend.reduce_gradients(self.optimizer)
         self.mark(Phase.backward)
         self.computed = self.computed or (output, loss)
         return loss
@@ -270,9 +262,9 @@ class EpochStep(TrainStep):
     def note(self, output: Tensor, loss: Tensor, batch: Any) -> None:
         """Adds the sum of the samples' losses and the number of correct answers to the sums of the epoch."""
         _, labels = batch
-        self.loss_sum = self.loss_sum + loss.detach().to(self.loss_sum.dtype) * len(labels)
+        self.loss_sum += loss.detach().to(self.loss_sum) * len(labels)
         if not self.task.reconstructs:
-            self.num_right = self.num_right + (self.task.answers(output.detach()) == labels).sum()
+            self.num_right += (self.task.answers(output.detach()) == labels).sum()
 
 
 class TestStep(InferStep):
@@ -294,16 +286,14 @@ class TestStep(InferStep):
         if task.own_loss is None:
             losses = task.loss(output, inputs, labels.clamp(min=0), reduction="none")
             losses = losses.flatten(1).mean(1) if losses.dim() > 1 else losses
-            self.loss_sum = self.loss_sum + losses.mul(labels >= 0).sum()
+            self.loss_sum += losses.mul(labels >= 0).sum()
         if (task.own_loss or task.own_metric) and (num := int((labels >= 0).sum())):  # padding is at the end
             unpadded = mapped(output, lambda tensor: tensor[:num])
             batch = (inputs[:num], labels[:num])
-            if task.own_loss is not None:
-                self.loss_sum = self.loss_sum + num * task.own_loss(unpadded, batch).to(self.loss_sum)
-            if task.own_metric is not None:
-                metric = torch.as_tensor(task.own_metric(unpadded, batch))
-                self.metric_sum = self.metric_sum + num * metric.to(self.metric_sum)
+            for function, total in ((task.own_loss, self.loss_sum), (task.own_metric, self.metric_sum)):
+                if function is not None:
+                    total += num * torch.as_tensor(function(unpadded, batch)).to(total)
         if not task.reconstructs and isinstance(output, Tensor) and output.dim() == 2:
-            self.num_right = self.num_right + (task.answers(output) == labels).sum()
-        self.end_step()
+            self.num_right += (task.answers(output) == labels).sum()
+        self.backend.end_step()
         return self.loss_sum
