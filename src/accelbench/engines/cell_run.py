@@ -161,7 +161,7 @@ class CellRun:
 
     def requests(self, num: int) -> Sequence[Any]:
         """Returns at most `num` batches, each with one sample, in host memory. Their format is that of the feed."""
-        raise UnsupportedError(f"protocol={self.cell.protocol}: engine={self.cell.engine} serves no requests")
+        raise NotImplementedError
 
     def joined(self, requests: Sequence[Any]) -> Any:
         """Joins several of `requests` into one batch."""
@@ -169,7 +169,7 @@ class CellRun:
 
     def further_step(self) -> Step:
         """Makes another step, for another thread. It may use its own instance of the network."""
-        raise UnsupportedError(f"server.workers={self.cell.server.workers}: engine={self.cell.engine} supports only 1")
+        raise NotImplementedError
 
     def begin_worker(self) -> None:
         """Prepares the calling thread, before the thread computes its first batch."""

@@ -5,13 +5,10 @@ An import runs the user's code. Therefore only the process of a cell imports the
 
 import importlib
 import inspect
-import os
-import re
 import sys
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
-from pathlib import Path
 from typing import Any, get_type_hints
 
 from accelbench.errors import UserError
@@ -22,21 +19,6 @@ EXAMPLE = "my_package.nets.MyNet"
 LIGHTNING = {"lightning": "lightning.pytorch", "pytorch_lightning": "pytorch_lightning"}
 
 
-def dotted_path(text: str) -> str:
-    """Converts the name of a file or an entry point to a dotted path. Returns "" if the name can't be converted.
-
-    nets.py:MyNet, nets:MyNet and ./nets/MyNet are converted to nets.MyNet. The name of a file, nets.py, is converted to
-    nets.MyNet if MyNet is the first network in this file.
-    """
-    module, _, name = re.sub(r"\.py\b:*", ":", text).partition(":")
-    file = f"{module}.py"
-    if os.path.isfile(file) and not name:  # isfile returns False for a name that is too long
-        networks = re.findall(r"^class (\w+)\(.*Module", Path(file).read_text(errors="replace"), re.MULTILINE)
-        name = [*networks, "MyNet"][0]
-    path = f"{os.path.relpath(module or '.')}.{name}".removesuffix(".").replace("/", ".")
-    return path if "." in path and all(part.isidentifier() for part in path.split(".")) else ""
-
-
 def check_path(flag: str, path: str) -> None:
     """Raises UserError if `path`, the value of the setting `flag`, is not a dotted path.
 
@@ -44,8 +26,7 @@ def check_path(flag: str, path: str) -> None:
     """
     root, dot, _ = path.partition(".")
     if not dot or path.endswith(".py") or not all(part.isidentifier() for part in path.split(".")):
-        example = dotted_path(path) or EXAMPLE
-        raise UserError(f"{flag}={path}: should be a dotted path that Python can import here, such as {flag}={example}")
+        raise UserError(f"{flag}={path}: should be a dotted path that Python can import here, such as {flag}={EXAMPLE}")
     if root in sys.stdlib_module_names:
         why = f"{root} is a module of Python's standard library: give your module another name"
         raise UserError(f"{flag}={path}: {why}")

@@ -140,9 +140,9 @@ TARGET, DATA = "model.target=own_modules", "data.target=own_modules"
 @pytest.mark.parametrize(
     ("target", "data", "changes", "message"),
     [
-        ("Encoding", "Data", {}, f"{TARGET}.Encoding: should extend LightningModule: if it returns a"),
+        ("Encoding", "Data", {}, f"{TARGET}.Encoding: should be a LightningModule, or return one, not a Encoding"),
         ("Lit", "Encoding", {}, f"{DATA}.Encoding: should extend LightningDataModule"),
-        ("Lit", "Data", {"data_args": {"batch_size": 2}}, "data.args.batch_size=2: not the cell's batch_size: set"),
+        ("Lit", "Data", {"data_args": {"batch_size": 2}}, f"{DATA}.Data: its loader has batch_size=2, not 8."),
         ("Lit", None, {}, f"{TARGET}.Lit: has no train_dataloader: define one, or use data.target"),
         (
             "Lit",

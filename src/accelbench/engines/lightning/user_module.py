@@ -14,7 +14,7 @@ from accelbench.engines.lightning.trainer import Endless
 from accelbench.engines.pytorch.precision import seed_generators
 from accelbench.engines.pytorch.structure import copied, varied
 from accelbench.engines.targets import check_call, import_path, lightning_package
-from accelbench.errors import UnsupportedError, UserError
+from accelbench.errors import UserError
 from accelbench.schema.cell import Cell
 from accelbench.schema.vocab import Mode
 
@@ -56,7 +56,7 @@ class UserModule:
     def _begin(self) -> None:
         """Builds the data, and finds the loader. In inference, makes the loader endless.
 
-        Raises UserError if no method makes a loader. Raises UnsupportedError if `training_step` fetches batches itself.
+        Raises UserError if no method makes a loader.
         """
         self.package = lightning_package(type(self.module), MODULE) or ""
         target = self.cell.data.target
@@ -69,10 +69,6 @@ class UserModule:
         self.loader = self._loader_name()
         self.predicts = self._overrides(self.module, "predict_step")
         if self.trains:
-            if "dataloader_iter" in inspect.signature(self.module.training_step).parameters:
-                raise UnsupportedError(
-                    "training_step(dataloader_iter) fetches batches itself: use training_step(batch)"
-                )
             return
         make_loader = getattr(self.owner, self.loader)
         stage = INFERENCE_LOADERS[self.loader]
@@ -135,12 +131,10 @@ class UserModule:
         seed_generators(self.cell.seed)
         model = self.cell.model
         kind = import_path("model.target", model.definition)
-        if not (model.factory or (isinstance(kind, type) and lightning_package(kind, MODULE))):
-            raise UserError(f"{self.flag}: should extend {MODULE}: if it returns a {MODULE}, set model.factory=true")
         size = self.cell.batch_size if self.cell.data.target is None else None
         module = _created("model.args", model.definition, kind, model.args, size)
         if lightning_package(type(module), MODULE) is None:
-            raise UserError(f"{self.flag}: should return a {MODULE}, not a {type(module).__name__}")
+            raise UserError(f"{self.flag}: should be a {MODULE}, or return one, not a {type(module).__name__}")
         return module
 
     def _new_data(self, target: str) -> Any:
@@ -172,17 +166,13 @@ def _forward(module: nn.Module, batch: Any, batch_idx: int = 0) -> Any:
 def _created(flag: str, target: str, kind: Any, args: Mapping[str, Any], size: int | None) -> Any:
     """Calls the class or function `kind` with the arguments `args`, and returns the result.
 
-    If `size` is not None, also passes it as the argument `batch_size`. If `kind` has no such argument, but the result
-    has an attribute `batch_size`, sets this attribute instead. Raises UserError if `kind` does not accept the
-    arguments, or if `args` has a batch size that is not `size`.
+    If `size` is not None, also passes it as the argument `batch_size`, unless `args` has this argument. If `kind` has
+    no such argument, but the result has an attribute `batch_size`, sets this attribute instead. Raises UserError if
+    `kind` does not accept the arguments.
     """
-    if size is not None and args.get("batch_size", size) != size:
-        raise UserError(
-            f"{flag}.batch_size={args['batch_size']}: not the cell's batch_size: set batch_size={args['batch_size']}"
-        )
     with suppress(ValueError, TypeError):  # a callable without a signature gets no argument `batch_size`
         if size is not None and "batch_size" in inspect.signature(kind).parameters:
-            args = {**args, "batch_size": size}
+            args = {"batch_size": size, **args}
     check_call(f"{flag}: {target}", kind, **args)
     instance = kind(**args)
     if size is not None and "batch_size" not in args and hasattr(instance, "batch_size"):
