@@ -12,7 +12,7 @@ from fakes import TESTS, copy_package, make_project
 DECLARATION = """
     toy: Annotated[int, Meta(ge=1, le=9)] = setting(3, "how many toys the cell has", column=True)
 """
-BEFORE = "    mode: vocab.Mode = _shown("
+BEFORE = "    mode: Mode = _shown("
 CODE = """
 import contextlib, io, json, sys
 from pathlib import Path
