@@ -47,12 +47,10 @@ def test_hydras_folder_is_that_of_the_records_and_keeps_the_configuration_and_th
     ("words", "told"),
     [
         ("--cfg job batch_size=7", "\nbatch_size: 7\n"),
-        ("--cfg hydra", "\n  launcher:\n    _target_: hydra_plugins.accelbench.CellLauncher\n"),
         ("--cfg all", "hydra:\n  run:\n"),
         ("--cfg job -p model model=cnn", "# @package model\n"),
         ("--cfg job ~model.args.dropout", "\n  args:\n    widths:\n"),
         ("--cfg job +model.args.more=3", "\n    more: 3\n"),
-        ("--info searchpath", "/conf"),
         ("--hydra-help", "Hydra"),
         ("--config-dir mine --cfg job model=tiny", "\n  name: tiny\n"),
     ],

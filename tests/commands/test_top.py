@@ -21,3 +21,11 @@ def test_the_possible_reasons_are_named(here, capsys, records, flags):
     maker.suite(here / "runs", records)
     assert main(["compare", "--top", *flags, "runs/nets"]) == 2
     assert capsys.readouterr().err.startswith("accelbench: runs/nets: no two cells to compare: ")
+
+
+def test_the_former_command_names_the_present_one(here, capsys):
+    maker.suite(here / "runs", precisions())
+    assert main(["regressions", "runs/nets@1111111..2222222"]) == 2
+    said = capsys.readouterr()
+    assert "type accelbench compare runs/nets@1111111 runs/nets@2222222 --fail-if slower:0%" in said.out
+    assert main(["regressions", "runs/nets@1111111"]) == 2

@@ -91,12 +91,6 @@ def test_a_folder_may_have_any_name(project, folder):
     assert {one.out for one in compose(["-m", f"out={folder}", "batch_size=8,16"])} == {folder}
 
 
-@pytest.mark.parametrize("words", ["-m batch_size=8", "repeat=1", "repeats=2", "'batch_size=8", "protocol=server"])
-def test_what_is_not_one_cell_is_refused(project, words):
-    with pytest.raises(UserError):
-        one_cell(words)
-
-
 SUITE = "data: {random: {}}\nprofiles: {quick: window.measure_s=1}\nsuites: {demo: {data: random, quick: [%s]}}\n"
 
 
