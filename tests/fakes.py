@@ -268,7 +268,6 @@ def run(
     cell: Cell,
     data_folder: Path,
     weights: Path | None = None,
-    work: Work | None = None,
     exported: Path | None = None,
     requests: Path | None = None,
 ) -> Measurement | None:
@@ -294,7 +293,7 @@ def run(
     if fault.startswith("import "):
         importlib.import_module(fault.removeprefix("import "))
     if fault == "count":
-        return make_measurement(work=work or Work(flops=os.getpid(), bytes=1, num_operators=1), blocks=blocks)
+        return make_measurement(work=Work(flops=os.getpid(), bytes=1, num_operators=1), blocks=blocks)
     if fault == "last":
         time.sleep(0.1)
     if fault == "tell peak":

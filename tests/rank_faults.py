@@ -13,7 +13,7 @@ from accelbench.engines.pytorch.backends import Backend
 from accelbench.engines.pytorch.ranks import Ranks
 from accelbench.engines.registry import HostSpec
 from accelbench.schema.cell import Cell
-from accelbench.schema.measurement import Measurement, Work
+from accelbench.schema.measurement import Measurement
 from accelbench.schema.vocab import Precision
 
 
@@ -22,7 +22,7 @@ def host(cell: Cell) -> HostSpec:
     return HostSpec("rank_faults", ("accelbench.isolation.supervisor", "rank_faults"))
 
 
-def run(cell: Cell, data_folder: Path, work: Work | None = None) -> Measurement | None:
+def run(cell: Cell, data_folder: Path) -> Measurement | None:
     """Runs the cell with its fault."""
     rank = int(os.environ.get("LOCAL_RANK", "0"))
     if cell.suite == "not wrapped":
@@ -47,4 +47,4 @@ def run(cell: Cell, data_folder: Path, work: Work | None = None) -> Measurement 
             return report(self)
 
         engine.Run._report = tell
-    return engine.run(cell, data_folder, work=work)
+    return engine.run(cell, data_folder)

@@ -17,7 +17,7 @@ from accelbench.isolation.hosts import SUBSTITUTING, Hosts
 from accelbench.isolation.usage_sampler import descendants
 from accelbench.judging.verdict import judge
 from accelbench.schema.cell import Options
-from accelbench.schema.vocab import Allocator, Precision, Status
+from accelbench.schema.vocab import Allocator, Status
 from fakes import TESTS, faulty_host, is_gone, make_cell
 
 
@@ -119,17 +119,6 @@ def test_nothing_outlives_a_killed_sweep_or_host(tmp_path, victim, devices):
     sweep.wait()
     assert is_gone_too
     assert child in {process.pid for process in family}
-
-
-def test_the_work_of_a_step_is_counted_once_for_cells_that_differ_only_in_seed_and_repeat(tmp_path):
-    def counted(**settings):
-        measurement = hosts.run(make_cell("count", **settings), tmp_path).measurement
-        return measurement.work.flops
-
-    with Hosts(faulty_host) as hosts:
-        first = counted()
-        assert counted(seed=1) == counted(repeat=2) == first
-        assert len({first, counted(batch_size=64), counted(precision=Precision.bf16)}) == 3
 
 
 def exporting_host(cell):

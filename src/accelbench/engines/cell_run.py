@@ -116,7 +116,6 @@ class CellRun:
         self.changes: list[str] = []  # sentences about settings and batches that the user's code changed
         # Fields of `Measurement`: the resources that the measured steps used, before the output checks use more.
         self.resources: dict[str, Any] = {}
-        self.known_work: Work | None = None
 
     def new_step(self) -> Step:
         """Makes a step that computes the measured batches.
@@ -191,14 +190,13 @@ class CellRun:
         """Is true if further steps after the measurement check the network's output."""
         return not self.is_one_step and checks.OUTPUT not in self.observations.unchecked
 
-    def measure(self, work: Work | None = None, requests: Path | None = None) -> Measurement | None:
+    def measure(self, requests: Path | None = None) -> Measurement | None:
         """Runs the cell and returns its measurement.
 
         If several processes (ranks) run the cell, only the first rank returns the measurement. The others return None.
-        `work` has the floating-point operations and bytes of one step. It is None if no earlier cell has counted them.
         If the cell serves requests, the raw times of the requests are written to the file `requests`.
         """
-        self.known_work, self.requests_path = work, requests
+        self.requests_path = requests
         self.run_steps()
         self.note_resources()
         observed = self.observe()
@@ -352,11 +350,11 @@ class CellRun:
         return Findings()
 
     def work_of_step(self, count: Callable[[], Work]) -> Work | None:
-        """Returns the operations and bytes of one step. Calls `count` if no earlier cell has counted them.
+        """Calls `count`, which returns the operations and bytes of one step.
 
         Returns None if the cell runs only one step. Such a cell only tests whether it fits into memory and time.
         """
-        return None if self.is_one_step else self.known_work or count()
+        return None if self.is_one_step else count()
 
     def checked_loss(self, loss: float) -> float | None:
         """Returns `loss`. If the loss is too large or not finite, sets `diverged` and returns None."""

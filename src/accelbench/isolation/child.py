@@ -93,8 +93,6 @@ def respond(request: Request) -> Outcome:
 def _measured(engine: Any, request: Request) -> Outcome:
     """Measures a cell with its engine, and checks the measurement."""
     options: dict[str, Any] = {name: Path(path) for name, path in request.paths.items()}
-    if request.work is not None:
-        options["work"] = request.work
     measurement: Measurement | None = engine.run(request.cell, Path(request.data_folder), **options)
     if measurement is None:  # only the first rank has a measurement
         return Outcome(status=Status.ok)

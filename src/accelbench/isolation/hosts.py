@@ -24,7 +24,6 @@ from accelbench.isolation.messages import Do, Outcome, Request, decode, encode
 from accelbench.lifeline import RUN_VARIABLE, end_marked, scratch_folder
 from accelbench.project import PACKAGE
 from accelbench.schema.cell import Cell
-from accelbench.schema.measurement import Work
 from accelbench.schema.serialize import digest
 from accelbench.schema.text import MAX_TEXT
 from accelbench.schema.vocab import Precision, Status
@@ -51,7 +50,6 @@ class Hosts:
         self.listener: Callable[[str], None] | None = None
         self._spec_of = spec_of
         self._hosts: dict[tuple[object, ...], _Host] = {}
-        self._works: dict[str | None, Work] = {}  # settings (see `run`) -> work of a step
         self._numbers = itertools.count()
         self._stack = ExitStack()
 
@@ -96,15 +94,7 @@ class Hosts:
                 outcome = self._host(spec).ask(replace(request, do=Do.export))
                 if outcome.status != Status.ok:
                     return outcome
-        # Cells with equal `counted_as` have the same work per step. `counted_as` is None for user code, whose work may
-        # vary.
-        counted_as = None if cell.own_code else cell.key_without(("seed", "repeat", "server"))
-        request = replace(request, work=self._works.get(counted_as))
-        outcome = self._host(spec).ask(request)
-        work = outcome.measurement.work if outcome.measurement else None
-        if counted_as and work is not None and not work.uncounted:
-            self._works[counted_as] = work
-        return outcome
+        return self._host(spec).ask(request)
 
     def check(self, cell: Cell, data_folder: Path) -> Outcome:
         """Checks that the cell's network runs on a batch. The check runs in a fresh process."""

@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from accelbench.schema.ceilings import Ceilings
 from accelbench.schema.cell import Cell
-from accelbench.schema.measurement import Ended, Work
+from accelbench.schema.measurement import Ended
 from accelbench.schema.secrets import masked
 from accelbench.schema.serialize import load, plain
 from accelbench.schema.text import MAX_REASON, beginning, ending, summary
@@ -36,7 +36,6 @@ class Request:
     # name of an argument of the engine's `run` -> path: `exported` is the folder of the exported network, `weights` the
     # file for the trained weights, and `requests` the file for the raw times of requests
     paths: dict[str, str] = field(default_factory=dict)
-    work: Work | None = None  # work of one step, counted by an earlier cell that differs only in seed or repeat
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,7 +10,6 @@ import contextlib
 import json
 import multiprocessing as mp
 import os
-import re
 import signal
 import socket
 import sys
@@ -36,9 +35,8 @@ LATE_S = 1.0
 STACK_S = 0.3  # seconds in which a hung process can print its call stack
 LOCALHOST = "127.0.0.1"
 READ_BYTES = 1 << 18  # bytes read from the end of a log; more than is kept, so that no secret is cut before masking
-HUNG_SIZE = 1000  # characters kept of the output of a hung cell; its call stacks are more useful
-STACK = re.compile(r"^.*\(most recent call first\):$", re.MULTILINE)  # the first line of a stack of faulthandler
-STACK_CALLS = 12  # innermost calls that are kept of each stack
+STACK = "(most recent call first):"  # end of the first line of a stack of faulthandler
+HUNG_SIZE = 1500  # characters kept of the output of a hung cell, and of its stack
 
 
 def main(answers: int) -> None:
@@ -196,12 +194,9 @@ class _Run:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(rank.pid, child.STACK_DUMP_SIGNAL)  # ends a process that has no handler yet
                     time.sleep(STACK_S)
-        printed, *stacks = STACK.split(log_end(self.request.log))
-        parts = [printed.strip()[-HUNG_SIZE:]]
-        for stack in stacks:
-            parts.append("\n".join(stack.strip().splitlines()[:STACK_CALLS]))
+        printed, head, stack = log_end(self.request.log).partition(STACK)  # the stack begins with the innermost call
         reason = f"no result within {self.request.timeout_s:g} s (timeout_s)"
-        return Outcome(status=Status.timeout, reason=reason, error="\nIt was here:\n".join(parts).strip())
+        return Outcome(status=Status.timeout, reason=reason, error=printed[-HUNG_SIZE:] + head + stack[:HUNG_SIZE])
 
 
 def _environments(num: int) -> list[dict[str, str]]:

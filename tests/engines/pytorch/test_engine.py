@@ -193,14 +193,6 @@ def test_a_gpu_runs_every_precision_as_asked(hosts, digits, precision, mode):
     assert {"gpu_0_memory_mb", "gpu_0_power_w"} <= set(outcome.system.values)
 
 
-def test_work_that_was_counted_before_is_not_counted_again(digits):
-    cell = make_cell(mode=Mode.train, model=SGD)
-    counted = engine.run(cell, digits).work
-    assert counted.flops is not None
-    before = dataclasses.replace(counted, flops=counted.flops + 1)
-    assert engine.run(dataclasses.replace(cell, seed=1), digits, work=before).work == before
-
-
 COLD = """
 import importlib, pathlib, sys
 from accelbench.engines.pytorch.spec import host_spec

@@ -179,7 +179,6 @@ def export(cell: Cell, data_folder: Path, folder: Path) -> None:
 def run(
     cell: Cell,
     data_folder: Path,
-    work: Work | None = None,
     exported: Path | None = None,
     requests: Path | None = None,
 ) -> Measurement | None:
@@ -194,7 +193,7 @@ def run(
             export(cell, data_folder, exported)
         cell_run = _Run(cell, data_folder)
         cell_run.load(exported)
-        return cell_run.measure(work, requests)
+        return cell_run.measure(requests)
 
 
 def compiler_of(cell: Cell) -> Compiler:

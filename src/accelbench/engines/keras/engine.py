@@ -36,7 +36,7 @@ from accelbench.measuring.checks import (
 )
 from accelbench.measuring.clock import Compiles
 from accelbench.schema.cell import Cell
-from accelbench.schema.measurement import Measurement, Observed, Work
+from accelbench.schema.measurement import Measurement, Observed
 from accelbench.schema.text import message_of, one_line
 from accelbench.schema.vocab import Device, Pipeline, Precision, Span
 
@@ -47,12 +47,12 @@ Execute = Callable[[Any], Any]
 Kind = Literal["train", "test", "predict"]  # parts of the names of Keras' functions
 
 
-def run(cell: Cell, data_folder: Path, work: Work | None = None, requests: Path | None = None) -> Measurement | None:
+def run(cell: Cell, data_folder: Path, requests: Path | None = None) -> Measurement | None:
     """Runs `cell` in this process. The process must not have run another cell. See `CellRun.measure`.
 
     Raises UnsupportedError if the cell can't run.
     """
-    return Run(cell, data_folder, Backend(cell)).measure(work, requests)
+    return Run(cell, data_folder, Backend(cell)).measure(requests)
 
 
 class Backend(BaseBackend):

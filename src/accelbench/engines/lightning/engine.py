@@ -46,12 +46,10 @@ from accelbench.schema.vocab import Library, Mode
 MAX_EPOCHS = 1000  # Lightning's default. Learning rate schedules use this number; the loop does not stop there.
 
 
-def run(
-    cell: Cell, data_folder: Path, weights: Path | None = None, work: Work | None = None, requests: Path | None = None
-) -> Measurement | None:
+def run(cell: Cell, data_folder: Path, weights: Path | None = None, requests: Path | None = None) -> Measurement | None:
     """Runs `cell` in this process. The process must not have run another cell. See `pytorch.engine.run`."""
     kind = ModuleRun if cell.model.library == Library.lightning else NetworkRun
-    return engine.run(cell, data_folder, weights, work, requests, kind)
+    return engine.run(cell, data_folder, weights, requests, kind)
 
 
 def check(cell: Cell, data_folder: Path) -> None:
@@ -350,8 +348,7 @@ class ModuleRun(NetworkRun):
         loss = outputs.get("loss") if self.trains and outputs else None
         if isinstance(loss, Tensor) and loss.numel() == 1:
             self.last_result = loss
-        self.work = self.known_work
-        if not self.is_one_step and self.work is None:
+        if not self.is_one_step:
             self.work = yield from self._count()
 
     def keep_last(self) -> None:

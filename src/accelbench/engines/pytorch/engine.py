@@ -62,7 +62,6 @@ def run(
     cell: Cell,
     data_folder: Path,
     weights: Path | None = None,
-    work: Work | None = None,
     requests: Path | None = None,
     kind: "type[Run] | None" = None,
 ) -> Measurement | None:
@@ -71,9 +70,8 @@ def run(
     If several processes (ranks) run the cell, only the first rank returns the measurement. The others return None. The
     cell's device must be present. The process must not have run another cell.
 
-    Writes the trained weights to the file `weights`, and the raw times of requests to the file `requests`. `work` is
-    the number of operations of a step (`Work`), if an earlier cell has counted it. `kind` is the class of the run, for
-    engines that derive from this engine.
+    Writes the trained weights to the file `weights`, and the raw times of requests to the file `requests`. `kind` is
+    the class of the run, for engines that derive from this engine.
 
     Raises UnsupportedError if the cell can't run here.
     """
@@ -83,7 +81,7 @@ def run(
     malloc_thresholds.restore()
     with options.empty_cache() if cell.options.compile else nullcontext():
         cell_run = (kind or Run)(cell, data_folder, backend, ranks)
-        measurement = cell_run.measure(work, requests)
+        measurement = cell_run.measure(requests)
     if measurement is None or weights is None:
         return measurement
     return saved(measurement, cell_run.network, weights)

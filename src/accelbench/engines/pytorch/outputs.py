@@ -202,7 +202,7 @@ class NetworkOutputs(CellRun):
         The step runs on two rows of the batch. If that fails, or if the step's work must be counted, the step runs on
         the whole batch.
         """
-        counts_work = self.cell.mode == Mode.infer and self.known_work is None and self.backend.on_host
+        counts_work = self.cell.mode == Mode.infer and self.backend.on_host
         if not counts_work and (rows := outer_rows(batch)) is not None:
             with suppress(Exception):  # the network may not accept another number of rows
                 self._watch_step(rows)
