@@ -1,6 +1,7 @@
 """The user's LightningModules, run by Lightning's Trainer in this process."""
 
 import re
+from dataclasses import replace
 
 import pytest
 import pytorch_lightning as pl
@@ -15,8 +16,8 @@ from accelbench.engines.pytorch.ranks import Ranks
 from accelbench.errors import UnsupportedError, UserError
 from accelbench.judging.row import summarise
 from accelbench.judging.verdict import judge
-from accelbench.schema.cell import DataSpec, ModelSpec, TrainerSettings
-from accelbench.schema.vocab import MODULE, Library, Mode, Phase, Precision, Protocol, Provenance
+from accelbench.schema.cell import DataSpec, ModelSpec, Target, TrainerSettings
+from accelbench.schema.vocab import MODULE, Library, Mode, Phase, Precision, Protocol, Provenance, Span
 from fakes import make_cell, make_record
 from marks import IGNORES_LIGHTNINGS_WARNINGS
 
@@ -140,7 +141,7 @@ TARGET, DATA = "model.target=own_modules", "data.target=own_modules"
 @pytest.mark.parametrize(
     ("target", "data", "changes", "message"),
     [
-        ("Encoding", "Data", {}, f"{TARGET}.Encoding: should be a LightningModule, or return one, not a Encoding"),
+        ("Encoding", "Data", {}, f"{TARGET}.Encoding: should extend LightningModule: if it returns a"),
         ("Lit", "Encoding", {}, f"{DATA}.Encoding: should extend LightningDataModule"),
         ("Lit", "Data", {"data_args": {"batch_size": 2}}, f"{DATA}.Data: its loader has batch_size=2, not 8."),
         ("Lit", None, {}, f"{TARGET}.Lit: has no train_dataloader: define one, or use data.target"),
@@ -185,3 +186,51 @@ def test_fp32_is_full_precision_whatever_the_module_sets(tmp_path):
         assert judge(cell, engine.run(cell, tmp_path)) == "asked for precision fp32, but tf32 ran"
     finally:
         torch.set_float32_matmul_precision("highest")
+
+
+# Trainings to a target.
+
+
+def cell_to_goal(module="Validates", **target):
+    """Data with five batches in an epoch."""
+    target = Target(**{"metric": "score", "value": 10.0, **target})
+    return replace(lit_cell(module, protocol=Protocol.target, epochs=4), target=target)
+
+
+@pytest.mark.parametrize(
+    ("target", "values", "hit"),
+    [
+        ({}, [5.0, 10.0, 15.0], 1),
+        ({"every": 0.4}, [2.0, 4.0, 6.0, 8.0, 10.0, 12.0], 4),
+        ({"value": 30.0, "every_steps": 7}, [7.0, 14.0, 20.0], None),
+        ({"definition": "fixed"}, [20.0], 0),
+        ({"metric": "rest_nan"}, [None], None),
+    ],
+)
+def test_its_own_validation_says_when_it_arrived(tmp_path, monkeypatch, target, values, hit):
+    monkeypatch.setattr(own_modules.Data, "val_dataloader", own_modules.Validates.val_dataloader)
+    cell = cell_to_goal(**target)
+    measured = engine.run(cell, tmp_path)
+    training = measured.target
+    assert judge(cell, measured) is None
+    assert [evaluation.value for evaluation in training.evaluations] == values
+    assert (training.hit, training.tested, training.num_validation, training.deterministic) == (hit, None, None, False)
+    assert training.evaluations[-1].num_samples == 8 * training.evaluations[-1].num_steps
+    spans = [span.span for span in training.log]
+    assert spans == [Span.start, Span.data, Span.build, *[Span.train, Span.evaluate] * len(values)]
+    assert sum(span.seconds for span in training.log) >= 0.99 * training.log[-1].ended_s
+
+
+@pytest.mark.parametrize(
+    ("module", "has_loader", "problem"),
+    [
+        ("Lit", True, "target.metric=score: model.target=own_modules.Lit logs "),
+        ("Validates", False, "Lightning ran no validation, which protocol=target needs: define val"),
+    ],
+)
+def test_what_it_lacks_is_named(tmp_path, monkeypatch, module, has_loader, problem):
+    if has_loader:
+        monkeypatch.setattr(own_modules.Data, "val_dataloader", own_modules.Validates.val_dataloader)
+        monkeypatch.setattr(own_modules.Lit, "validation_step", lambda *_: None)
+    with pytest.raises(UserError, match=problem):
+        engine.run(cell_to_goal(module), tmp_path)

@@ -131,10 +131,12 @@ class UserModule:
         seed_generators(self.cell.seed)
         model = self.cell.model
         kind = import_path("model.target", model.definition)
+        if not (model.factory or (isinstance(kind, type) and lightning_package(kind, MODULE))):
+            raise UserError(f"{self.flag}: should extend {MODULE}: if it returns a {MODULE}, set model.factory=true")
         size = self.cell.batch_size if self.cell.data.target is None else None
         module = _created("model.args", model.definition, kind, model.args, size)
         if lightning_package(type(module), MODULE) is None:
-            raise UserError(f"{self.flag}: should be a {MODULE}, or return one, not a {type(module).__name__}")
+            raise UserError(f"{self.flag}: should return a {MODULE}, not a {type(module).__name__}")
         return module
 
     def _new_data(self, target: str) -> Any:

@@ -1,4 +1,4 @@
-"""Lightning is imported without the optional imports of torchmetrics, but user code can still use them."""
+"""What the host of Lightning's cells imports, in processes of their own."""
 
 import importlib.util
 import subprocess
@@ -6,7 +6,9 @@ import sys
 
 import pytest
 
-from accelbench.engines.lightning.spec import LIGHTNING_IMPORT
+from accelbench.engines.lightning.spec import LIGHTNING_IMPORT, host_spec
+from accelbench.schema.vocab import Engine
+from fakes import make_cell
 
 CODE = f"""
 import sys, {LIGHTNING_IMPORT}, accelbench.engines.lightning.engine
@@ -20,6 +22,31 @@ from torchmetrics.text import Perplexity
 assert issubclass(Accuracy, result.Metric) and issubclass(Perplexity, torchmetrics.Metric)
 assert torchmetrics.functional.accuracy and torchmetrics.__version__
 """
+
+
+PRINTS = """
+import importlib
+import sys
+
+for name in sys.argv[1:]:
+    importlib.import_module(name)
+
+from accelbench.devices import malloc_thresholds
+
+if not malloc_thresholds._noted:
+    malloc_thresholds.note()
+print(malloc_thresholds._noted)
+"""
+
+
+def thresholds_after(*names):
+    command = [sys.executable, "-c", PRINTS, *names]
+    return subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
+
+
+def test_a_cell_of_lightning_begins_with_the_malloc_thresholds_of_a_script_that_imports_lightning():
+    of_script = thresholds_after("torch", "pytorch_lightning")
+    assert thresholds_after(*host_spec(make_cell(engine=Engine.lightning)).preload) == of_script
 
 
 @pytest.mark.slow
