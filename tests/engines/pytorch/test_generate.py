@@ -5,7 +5,7 @@ from inspect import signature
 
 import pytest
 
-from accelbench.engines.pytorch import architectures, engine
+from accelbench.engines.pytorch import engine, zoo
 from accelbench.engines.pytorch.flops import OF_GENERATION
 from accelbench.engines.pytorch.generate import CACHES
 from accelbench.errors import UserError
@@ -42,10 +42,10 @@ def measured(tmp_path, *words, num_bytes, **changes):
 
 def changing(monkeypatch, change):
     """Replaces `forward` of built networks by `change(forward, ids, cache, others)`."""
-    build = architectures.build
+    build = zoo.build
 
-    def changed(spec):
-        network = build(spec)
+    def changed(*args):
+        network = build(*args)
         original, name = network.forward, next(name for name in CACHES if name in signature(network.forward).parameters)
 
         def forward(ids, cache, others):
@@ -57,7 +57,7 @@ def changing(monkeypatch, change):
         network.forward = called
         return network
 
-    monkeypatch.setattr(architectures, "build", changed)
+    monkeypatch.setattr(zoo, "build", changed)
 
 
 @pytest.mark.parametrize(

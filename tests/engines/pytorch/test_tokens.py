@@ -6,8 +6,8 @@ import socket
 import pytest
 import torch
 
-from accelbench.engines.pytorch import architectures, engine
-from accelbench.engines.pytorch.architectures import NO_LABEL, TokenMaker
+from accelbench.engines.pytorch import engine, zoo
+from accelbench.engines.pytorch.own_batches import NO_LABEL, TokenMaker
 from accelbench.engines.pytorch.spec import host_spec
 from accelbench.errors import UserError
 from accelbench.judging.verdict import judge
@@ -81,7 +81,7 @@ def test_nothing_reaches_for_the_network(tmp_path, monkeypatch):
 
     monkeypatch.setattr(socket.socket, "connect", refuse)
     monkeypatch.setattr(socket, "getaddrinfo", refuse)
-    architectures.build(model())
+    zoo.build(model(), (), 0)
     assert host_spec(cell(model())).environment["HF_HUB_OFFLINE"] == "1"
     assert "HF_HUB_OFFLINE" not in host_spec(make_cell()).environment
 

@@ -4,7 +4,6 @@
 import re
 import sys
 import time
-from collections import defaultdict
 from collections.abc import Callable
 from contextlib import suppress
 from importlib.metadata import entry_points
@@ -298,19 +297,9 @@ class Xla(Backend):
         return output
 
     def place(self, network: nn.Module) -> nn.Module:
-        """Copies the network to the device.
-
-        If layers share a weight, torch makes a copy for each layer. This method makes them share one copy again.
-        """
-        names: dict[int, list[str]] = defaultdict(list)
-        for name, weight in network.named_parameters(remove_duplicate=False):
-            names[id(weight)].append(name)
-        network = super().place(network)
-        for first, *others in names.values():
-            for name in others:
-                owner, _, attribute = name.rpartition(".")
-                setattr(network.get_submodule(owner), attribute, network.get_parameter(first))
-        return network
+        """Copies the network to the device. Layers that share a weight still share it, because contents are swapped."""
+        torch.__future__.set_swap_module_params_on_conversion(True)
+        return super().place(network)
 
     def in_parallel(self, network: nn.Module) -> nn.Module:
         return network  # `reduce_gradients` averages the gradients
@@ -381,20 +370,20 @@ def backend_for(device: Device, num_devices: int = 1, ranks: Ranks | None = None
 def compilations() -> Callable[[], Compiles]:
     """Returns a function that counts the graphs that torch.compile compiles in this process from now on.
 
-    The count includes backward passes. The function also returns how many seconds the compilation took.
+    The count includes backward passes. The function also returns how many seconds the compilation took. It does not
+    import torch's compiler.
     """
-    earlier, earlier_s = _compilations_so_far()
+
+    def so_far() -> Compiles:
+        utils: Any = sys.modules.get("torch._dynamo.utils")
+        if utils is None:
+            return 0, 0.0
+        return utils.counters["stats"]["unique_graphs"], utils.calculate_time_spent()["total_wall_time"]
+
+    earlier, earlier_s = so_far()
 
     def since() -> Compiles:
-        num, seconds = _compilations_so_far()
+        num, seconds = so_far()
         return max(0, num - earlier), max(0.0, seconds - earlier_s)  # at least 0: user code may clear torch's counters
 
     return since
-
-
-def _compilations_so_far() -> Compiles:
-    """Returns the number of compiled graphs and the seconds. Does not import torch's compiler."""
-    utils: Any = sys.modules.get("torch._dynamo.utils")
-    if utils is None:
-        return 0, 0.0
-    return utils.counters["stats"]["unique_graphs"], utils.calculate_time_spent()["total_wall_time"]

@@ -14,9 +14,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from accelbench.engines.pytorch.architectures import TokenMaker
 from accelbench.engines.pytorch.backends import Backend
-from accelbench.engines.pytorch.own_batches import OwnTask, TransformersWorkload
+from accelbench.engines.pytorch.own_batches import OwnTask, TokenMaker, TransformersWorkload
 from accelbench.engines.pytorch.ranks import Ranks
 from accelbench.errors import UserError
 from accelbench.schema.cell import Cell

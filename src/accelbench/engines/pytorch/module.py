@@ -158,7 +158,8 @@ class InferStep:
     result: Any  # the output of the last step, or in training its loss
 
     def __init__(self, program: Program, batches: Iterable[Any] = ()) -> None:
-        self.program, self.batches = program, iter(batches)
+        self.program = program
+        self.batches = iter(batches)
         self.network, self.task, self.context = program.network, program.task, program.context
         self.backend = backend = program.backend
         self.on_host = backend.torch_type == "cpu"  # nothing is copied then
@@ -167,7 +168,9 @@ class InferStep:
             zero = torch.zeros((), dtype=torch.float32, device=backend.device())
             # float64 on devices that surely support it.
             precise = zero.double() if backend.torch_type in ("cpu", "cuda") else zero
-            self.loss_sum, self.metric_sum, self.num_right = precise, precise.clone(), zero.long()
+            self.loss_sum = precise
+            self.metric_sum = precise.clone()
+            self.num_right = zero.long()
             backend.end_step()  # XLA runs the zeros now: as a part of the first step, they would cause a recompilation
 
     def fetch(self) -> Any:

@@ -9,7 +9,6 @@ import torch
 from torch import Tensor, nn
 
 from accelbench.engines.pytorch import structure, zoo
-from accelbench.engines.pytorch.architectures import TokenMaker
 from accelbench.engines.pytorch.backends import Backend
 from accelbench.engines.pytorch.feed import DrawnFeed, pins
 from accelbench.engines.pytorch.module import Loss
@@ -23,9 +22,11 @@ from accelbench.errors import UserError
 from accelbench.schema.cell import Cell, ModelSpec
 from accelbench.schema.ranges import MAX_COUNT
 from accelbench.schema.text import beginning, one_line
-from accelbench.schema.vocab import Pipeline
+from accelbench.schema.vocab import Mode, Pipeline, Task
 
 MAX_SHOWN = 60  # characters of a returned value in a message
+LABELLED = 0.15  # share of tokens that a masked language model predicts in training, as in BERT
+NO_LABEL = -100  # label of tokens without a loss, in transformers
 
 
 def tensors_of(should: str, batch: Any) -> list[Tensor]:
@@ -109,6 +110,70 @@ def counted(flag: str, function: Callable[..., Any], batch: Any) -> int:
         shown = beginning(one_line(repr(value)), MAX_SHOWN)
         raise UserError(f"{flag}: should return a whole number above 0, not {shown}")
     return num
+
+
+class TokenMaker:
+    """Makes batches of random token ids.
+
+    No token is padding or the end of a text, because networks treat such tokens differently. But for an encoder-decoder
+    network, the last token of a sequence is the end of a text. A sequence has `length` tokens; if `length` is None, it
+    has `model.batch_args.seq_len` tokens. A batch has an attention mask of ones, but a batch of prompts has no mask.
+
+    In training, a batch has labels, from which the network computes its loss. Labels are class indices or token ids,
+    as the task needs them.
+
+    Raises UserError if a sequence has more tokens than the network accepts.
+    """
+
+    def __init__(self, cell: Cell, batch_size: int, length: int | None = None) -> None:
+        self.task = cell.model.task
+        self.mode = cell.mode
+        self.batch_size = batch_size
+        self.num_counted = batch_size
+        self.config = zoo.config_of(cell.model)
+        config = self.config
+        self.tokens_per_sample: int = length or cell.model.batch_args["seq_len"]
+        flag = f"model.batch_args.seq_len={self.tokens_per_sample}"
+        num = self.tokens_per_sample
+        if cell.mode == Mode.generate:
+            num = cell.generate.prompt_tokens + cell.generate.new_tokens
+            flag = f"generate.prompt_tokens and generate.new_tokens: together {num}"
+        most = getattr(config, "max_position_embeddings", None)
+        if isinstance(most, int) and 0 < most < num:
+            raise UserError(f"{flag}: {cell.model.definition} accepts at most {most} tokens: use fewer tokens")
+        self.end = _ids(config, "eos_token_id")
+        special = {*_ids(config, "pad_token_id"), *self.end}
+        self.usable = torch.tensor([token for token in range(config.vocab_size) if token not in special])
+
+    def __call__(self) -> dict[str, Tensor]:
+        """Makes another batch, in host memory."""
+        num, length = self.batch_size, self.tokens_per_sample
+        ids = self.usable[torch.randint(len(self.usable), (num, length))]
+        if self.config.is_encoder_decoder and self.end:
+            ids[:, -1] = self.end[0]  # encoder-decoder networks classify the token at the end of a text
+        batch = {"input_ids": ids}
+        if self.mode != Mode.generate:  # prompts have no padding, so they need no mask
+            batch["attention_mask"] = torch.ones_like(ids)
+        if self.mode == Mode.train:
+            batch["labels"] = self._labels(ids)
+        return batch
+
+    def _labels(self, ids: Tensor) -> Tensor:
+        if self.task == Task.causal_lm:
+            return ids.clone()
+        if self.task == Task.masked_lm:
+            labelled = torch.rand(ids.shape) < LABELLED
+            labelled[:, 0] = True  # a batch without labels would have no loss
+            return torch.where(labelled, ids, NO_LABEL)
+        return torch.randint(self.config.num_labels, (len(ids),))
+
+
+def _ids(config: Any, name: str) -> list[int]:
+    """Returns the token ids in the field `name` of the configuration. The field may be missing, one id, or a list."""
+    ids = getattr(config, name, None)
+    if ids is None:
+        return []
+    return [ids] if isinstance(ids, int) else list(ids)
 
 
 class OwnTask:

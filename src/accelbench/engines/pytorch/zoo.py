@@ -14,12 +14,21 @@ from torch.nn.parameter import is_lazy
 
 from accelbench.engines.images import Shape, check_fits, check_name
 from accelbench.engines.networks import layers_of
-from accelbench.engines.pytorch import architectures, weights
+from accelbench.engines.pytorch import weights
 from accelbench.engines.pytorch.training import modes_of, set_modes, with_modes
 from accelbench.engines.targets import check_call, import_target, lightning_package
 from accelbench.errors import UnsupportedError, UserError
 from accelbench.schema.cell import ModelSpec
-from accelbench.schema.vocab import Library, Weights
+from accelbench.schema.vocab import Library, Task, Weights
+
+# Task -> names in transformers: the class that makes the network, and the mapping of configurations with this task.
+CLASSES: dict[Task | None, tuple[str, str]] = {
+    Task.classification: ("AutoModelForSequenceClassification", "MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING"),
+    Task.masked_lm: ("AutoModelForMaskedLM", "MODEL_FOR_MASKED_LM_MAPPING"),
+    Task.causal_lm: ("AutoModelForCausalLM", "MODEL_FOR_CAUSAL_LM_MAPPING"),
+}
+# Arguments that every configuration accepts, although they are not among its fields.
+ALSO_KNOWN = {"num_labels", "attn_implementation"}
 
 
 def build(model: ModelSpec, shape: Shape, num_classes: int) -> nn.Module:
@@ -85,6 +94,46 @@ def _torchvision(model: ModelSpec, shape: Shape, num_classes: int) -> nn.Module:
     return network
 
 
+def config_of(model: ModelSpec) -> Any:
+    """Makes the configuration of a network that does `model.task` in a forward pass without a cache.
+
+    Raises UserError if transformers lacks the architecture, if the architecture lacks an argument of `model.args`, or
+    if the architecture can't do the task with token ids as inputs.
+    """
+    import transformers
+    from transformers.models.auto.configuration_auto import CONFIG_MAPPING_NAMES
+
+    name = model.definition
+    check_name(model, list(CONFIG_MAPPING_NAMES))
+    default = transformers.CONFIG_MAPPING[name]()
+    if not hasattr(default, "vocab_size"):
+        raise UserError(f"model.name={name}: its configuration has no vocab_size for token ids: use another model.name")
+    if type(default) not in getattr(transformers, CLASSES[model.task][1]):
+        raise UserError(f"model.task={model.task}: {name} can't do this task: use another model.task")
+    arguments = {*default.to_dict(), *default.attribute_map, *ALSO_KNOWN} - {"model_type", "transformers_version"}
+    for name_of_argument in model.args:
+        if name_of_argument not in arguments:  # transformers would accept it without an error
+            raise UserError(f"model.args.{name_of_argument}: {name}'s configuration has no such argument")
+    config = transformers.AutoConfig.for_model(name, **model.args)
+    if not isinstance(config.vocab_size, int):
+        raise UserError(f"model.args.vocab_size: {name} has no default: set it to the number of token ids")
+    config.use_cache = False
+    if model.task == Task.causal_lm and hasattr(config, "is_decoder") and not config.is_encoder_decoder:
+        config.is_decoder = True  # otherwise BERT and similar networks would attend to later tokens
+    if getattr(config, "pad_token_id", None) is None and model.task == Task.classification:
+        config.pad_token_id = 0  # without this id, decoders can't classify batches of several samples
+    if config.is_encoder_decoder and getattr(config, "decoder_start_token_id", None) is None:
+        config.decoder_start_token_id = config.pad_token_id  # as in the checkpoints of T5
+    return config
+
+
+def _transformers(model: ModelSpec, shape: Shape, num_classes: int) -> nn.Module:
+    import transformers
+
+    network: nn.Module = getattr(transformers, CLASSES[model.task][0]).from_config(config_of(model))
+    return network
+
+
 def _custom(model: ModelSpec, shape: Shape, num_classes: int) -> nn.Module:
     kind = import_target(model, nn.Module, "torch.nn.Module")
     check_call(f"model.args: {model.definition}, with its model.args.NAME=VALUE", kind, **model.args)
@@ -110,7 +159,7 @@ BUILDERS: Mapping[Library, Callable[[ModelSpec, Shape, int], nn.Module]] = {
     Library.accelbench: _own,
     Library.timm: _timm,
     Library.torchvision: _torchvision,
-    Library.transformers: lambda model, shape, num_classes: architectures.build(model),
+    Library.transformers: _transformers,
     Library.custom: _custom,
 }
 
