@@ -1,5 +1,6 @@
 """Conclusions from outputs, products and weights. Only a proof is a defect."""
 
+import math
 import time
 from itertools import count
 
@@ -7,7 +8,7 @@ import numpy as np
 import pytest
 
 from accelbench.measuring import checks
-from accelbench.measuring.checks import Observations, ObservedOutput, Products, State, Training, compare, in_time
+from accelbench.measuring.checks import Observations, ObservedOutput, Products, Training, compare, in_time
 from accelbench.schema.vocab import Precision
 
 BATCH, FED = np.linspace(1.0, 2.0, 12).reshape(4, 3), np.linspace(-1.0, 0.5, 12).reshape(4, 3)
@@ -174,8 +175,8 @@ def test_products_ran_as_asked_unless_most_is_coarser_or_next_to_none_is_so(flop
 
 def trained(num_changed=0, **changes):
     """A training with four tensors of ten numbers each; the first ones have changed."""
-    before = {name: State(1, True) for name in "abcd"}
-    after = {name: State(1 + (index < num_changed), True) for index, name in enumerate("abcd")}
+    before = dict.fromkeys("abcd", 1.0)
+    after = {name: 1.0 + (index < num_changed) for index, name in enumerate("abcd")}
     fields = {"names": "abcd", "before": before, "after": after, "sizes": dict.fromkeys("abcd", 10)}
     return Training(**fields | changes)
 
@@ -195,7 +196,7 @@ def test_a_training_that_changes_nothing_is_none():
         (1, {}, "these weights did not change during training: 3 of 4 tensors (b, c, d)"),
         (0, {"num_steps": 2, "cycle": 8}, "no weight changed in 2 steps: gradients may be accumulated over more"),
         (4, {"evaluating": ["norm"]}, "layers in evaluation mode during training: norm"),
-        (4, {"after": dict.fromkeys("abcd", State(2, False))}, "weights are not finite: 4 of 4 tensors"),
+        (4, {"after": dict.fromkeys("abcd", math.inf)}, "weights are not finite: 4 of 4 tensors"),
     ],
 )
 def test_less_than_that_is_a_warning(num_changed, changes, expected):

@@ -73,6 +73,10 @@ class BaseBackend:
         """Returns the name of the hardware. Returns None if the framework does not report it."""
         return None
 
+    def changed(self) -> Iterator[str]:
+        """Yields sentences about settings of the framework that the user's code changed."""
+        yield from ()
+
 
 class CellRun:
     """The run of one cell in this process.
@@ -310,6 +314,7 @@ class CellRun:
         """Records the resources that were used so far. If they are already recorded, does nothing."""
         if not self.resources:
             backend = self.backend
+            self.changes += backend.changed()
             num_compiles, compile_s = backend.compiles()
             self.resources = {
                 "num_compiles": num_compiles or None,

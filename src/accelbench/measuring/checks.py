@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -322,14 +322,8 @@ class Products:
                 yield f"{100 * share:.0f} % of the operations of {self.of} ran in {name}, not in {expected}"
 
 
-class State(NamedTuple):
-    """The state of one tensor."""
-
-    checksum: int  # of all bits
-    is_finite: bool  # whether all numbers are finite
-
-
-States = Mapping[str, State]
+# Name of a tensor -> its norm in fp64. The norm is not finite if a number of the tensor is not.
+Norms = Mapping[str, float]
 
 
 @dataclass
@@ -337,8 +331,8 @@ class Training:
     """Observations of a network in training. `names` are the names of its trainable tensors."""
 
     names: Sequence[str] = ()  # the tensors that were trainable before the first step
-    before: States = field(default_factory=dict)  # their states at the start of the steady state
-    after: States = field(default_factory=dict)  # their states at the end of the steady state
+    before: Norms = field(default_factory=dict)  # their norms at the start of the steady state
+    after: Norms = field(default_factory=dict)  # their norms at the end of the steady state
     num_steps: int = MAX_CYCLE  # steps between `before` and `after`
     cycle: int = 1  # steps over which gradients are accumulated, at most
     vanished: bool = False  # whether there are gradients, and all of them are 0
@@ -352,8 +346,8 @@ class Training:
 
         An optimiser's step leaves infinite numbers and NaN as they are. Equal ones do not show that no step ran.
         """
-        states = [(name, self.before.get(name), self.after[name]) for name in self.names if name in self.after]
-        return [name for name, before, after in states if before != after or not after.is_finite]
+        norms = [(name, self.before.get(name), self.after[name]) for name in self.names if name in self.after]
+        return [name for name, before, after in norms if before != after or not math.isfinite(after)]
 
     @property
     def is_observed(self) -> bool:
@@ -375,7 +369,7 @@ class Training:
             yield "no trainable weight changed: rounding to 16 bits may swallow the optimiser's steps"
         elif changed and not self.is_coarse and num_still > MAX_UNCHANGED * sum(self.sizes.values()):
             yield f"these weights did not change during training: {self._named(still)}"
-        if bad := [name for name, state in self.after.items() if not state.is_finite]:
+        if bad := [name for name, norm in self.after.items() if not math.isfinite(norm)]:
             yield f"after training, weights are not finite: {self._named(bad)}"
         if self.evaluating:
             yield f"layers in evaluation mode during training: {', '.join(self.evaluating[:MAX_NAMED])}"

@@ -28,11 +28,10 @@ from accelbench.engines.pytorch.feed import Feed
 from accelbench.engines.pytorch.flops import count
 from accelbench.engines.pytorch.module import ImageTask, InferStep, Program
 from accelbench.engines.pytorch.network_and_data import workload_of
-from accelbench.engines.pytorch.outputs import NetworkOutputs
+from accelbench.engines.pytorch.outputs import NetworkOutputs, in_other_mode
 from accelbench.engines.pytorch.precision import STORED_DTYPES, cast_tensor, flush_denormals, new_tensors_in
 from accelbench.engines.pytorch.ranks import Ranks
 from accelbench.engines.pytorch.structure import mapped, tensors_in
-from accelbench.engines.pytorch.training import in_other_mode
 from accelbench.engines.registry import UNFINISHED
 from accelbench.errors import UnsupportedError
 from accelbench.measuring.checks import Products

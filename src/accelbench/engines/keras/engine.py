@@ -2,7 +2,6 @@
 
 import math
 import time
-import zlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from itertools import chain, cycle, islice, repeat
@@ -27,11 +26,10 @@ from accelbench.errors import UnsupportedError
 from accelbench.measuring.checks import (
     WEIGHTS,
     NewNetwork,
+    Norms,
     ObservedOutput,
     Output,
     Products,
-    State,
-    States,
     numbers_of,
 )
 from accelbench.measuring.clock import Compiles
@@ -358,7 +356,7 @@ class Run(CellRun):
         if self.trains and self.fits:
             self.test_feed = feed_of(self.cell, "test", self.data_folder)
             self.test = self.backend.function(self.model, "test")
-            self.observations.training.before = self._states()
+            self.observations.training.before = self._norms()
         if self.goal is not None:
             assert isinstance(self.feed, ArrayFeed)
             self.goal.plan(self.feed.order, self.steps_per_execution)
@@ -367,7 +365,7 @@ class Run(CellRun):
             super().run_steps()
         if self.trains and not self.is_one_step:
             with self.observations.checking(WEIGHTS):
-                self.observations.training.after = self._states()
+                self.observations.training.after = self._norms()
 
     def _train_to_goal(self, goal: GoalRun) -> None:
         tested = self.test_feed
@@ -383,20 +381,20 @@ class Run(CellRun):
     def begin_steady(self) -> None:
         if self.trains:
             with self.observations.checking(WEIGHTS):
-                self.observations.training.before = self._states()
+                self.observations.training.before = self._norms()
 
-    def _states(self) -> States:
-        """Returns for each weight its checksum, and whether all its numbers are finite.
+    def _norms(self) -> Norms:
+        """Returns the norm of each weight.
 
         On a TPU, returns an empty dict, because the TPU may be in another machine.
         """
         if self.cell.device == Device.tpu:
             return {}
-        states = {}
+        norms = {}
         for weight in self.model.trainable_variables:
             values = self.backend.parts_of(weight)[0].numpy()
-            states[weight.path] = State(zlib.crc32(values.tobytes()), bool(np.isfinite(values).all()))
-        return states
+            norms[weight.path] = float(np.linalg.norm(values.astype(np.float64)))
+        return norms
 
     def new_step(self) -> ExecutionStep:
         if self.trains and self.fits:

@@ -4,7 +4,7 @@
 import re
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from importlib.metadata import entry_points
 from typing import Any
@@ -79,6 +79,13 @@ class Backend(BaseBackend):
         """Is true if the present settings make the device multiply fp32 matrices in a coarser format, such as TF32."""
         library = "cuda" if self.torch_type == "cuda" else "mkldnn"
         return torch._C._get_fp32_precision_getter(library, "matmul") not in (FULL, "none")
+
+    def changed(self) -> Iterator[str]:
+        num = torch.get_num_threads()
+        if self.num_threads not in (None, num):
+            yield f"the user's code changed the number of threads from {self.num_threads} to {num}"
+        if self.on_host and self.multiplies_coarsely():
+            yield "the user's code lets the CPU multiply fp32 numbers in a coarser format"
 
     def device(self) -> torch.device:
         """The device of the tensors."""

@@ -14,7 +14,7 @@ import torch
 from accelbench.data.order import VALIDATION
 from accelbench.devices import malloc_thresholds
 from accelbench.engines.goal import GoalRun
-from accelbench.engines.pytorch import options, training, zoo
+from accelbench.engines.pytorch import options, zoo
 from accelbench.engines.pytorch.backends import Backend, backend_for, compilations
 from accelbench.engines.pytorch.feed import DrawnFeed, Feed, pins
 from accelbench.engines.pytorch.flops import (
@@ -32,9 +32,10 @@ from accelbench.engines.pytorch.module import (
     TestStep,
     TrainStep,
     new_optimizer,
+    trainable,
 )
 from accelbench.engines.pytorch.network_and_data import Images, Workload, workload_of
-from accelbench.engines.pytorch.outputs import NetworkOutputs, uncompiled
+from accelbench.engines.pytorch.outputs import NetworkOutputs, in_other_mode, norm_of, uncompiled
 from accelbench.engines.pytorch.precision import (
     STORED_DTYPES,
     Observer,
@@ -42,7 +43,7 @@ from accelbench.engines.pytorch.precision import (
     new_tensors_in,
     stored_in,
 )
-from accelbench.engines.pytorch.ranks import RankReport, Ranks, differences, digest, joined
+from accelbench.engines.pytorch.ranks import RankReport, Ranks, differences, joined
 from accelbench.engines.pytorch.structure import mapped
 from accelbench.engines.pytorch.weights import saved
 from accelbench.engines.served import powers_up_to
@@ -224,8 +225,8 @@ class Run(NetworkOutputs):
         self.backend.seed(self.ranks.seed(self.cell.seed))
         self.backend.hold(dtype)
         if self.trains:
-            self.trained = training.TrainedNetwork(self.network, self.observations.training)
-            self.observations.training.before = self.trained.states() if self.fits else {}
+            self.observations.training.names = list(trainable(self.network))
+            self.observations.training.before = self.norms() if self.fits else {}
         if self.is_compiled:  # compiled code runs no hooks, so the plain network runs once with hooks
             with watched(self.observations.products):
                 options.run_plain(self.network, InferStep(self.program), self.workload.example())
@@ -251,12 +252,12 @@ class Run(NetworkOutputs):
     def _evaluating(self) -> Iterator[None]:
         """A context for evaluations. In it, the network is in evaluation mode and gradients are off."""
         network = self.program.network
-        modes = training.modes_of(network)
+        modes = zoo.modes_of(network)
         network.eval()
         # gloo and torch_xla have no inference mode.
         with torch.no_grad() if self.backend.fused or self.ranks.num > 1 else torch.inference_mode():
             yield
-        training.set_modes(network, modes)
+        zoo.set_modes(network, modes)
 
     def _train_to_goal(self, goal: GoalRun) -> None:
         """Trains to the cell's target. An evaluation follows each interval of training; see `engines.goal`."""
@@ -320,10 +321,6 @@ class Run(NetworkOutputs):
             self.breakdown = yield from breakdown(self.backend, self.cell.breakdown_s)
             self.operators = yield from busiest(self.backend)
 
-    def note_end(self) -> None:
-        """Records the weights after training."""
-        self.trained.note_end()
-
     def further_step(self) -> InferStep:
         """Makes a step with the same network. Threads can share the network, because only steps store batches."""
         return InferStep(self.program)
@@ -341,7 +338,7 @@ class Run(NetworkOutputs):
         """
         self.step = step
         if not self.trains:
-            self.observations.in_training_mode = training.in_other_mode(self.network, training=False)
+            self.observations.in_training_mode = in_other_mode(self.network, training=False)
         if not self.trains or self.is_plain:
             self.keep_output()
 
@@ -353,7 +350,9 @@ class Run(NetworkOutputs):
         observed = self.observer.observed(
             self, num_devices=backend.num_devices, threads=threads, tokens_per_sample=tokens, loss=loss
         )
-        weights = digest(self.network) if self.trains and self.ranks.num > 1 else None
+        weights = None
+        if self.trains and self.ranks.num > 1:
+            weights = ", ".join(str(norm_of(weight)) for weight in self.network.parameters())
         return RankReport(observed, self.resources, weights)
 
     def observe(self) -> Observed | None:
@@ -381,8 +380,5 @@ class Run(NetworkOutputs):
             yield "input copied from pinned memory"
 
     def warnings(self) -> Iterator[str]:
-        num = torch.get_num_threads()
-        if self.backend.num_threads not in (None, num):
-            yield f"the user's code changed the number of threads from {self.backend.num_threads} to {num}"
         if self.is_compiled:
             yield from options.compile_warnings(self.cell.options)

@@ -15,7 +15,6 @@ from accelbench.engines.images import optimizer_named
 from accelbench.engines.pytorch.backends import Backend
 from accelbench.engines.pytorch.precision import scaler_of, step_context
 from accelbench.engines.pytorch.structure import mapped, tensors_in
-from accelbench.engines.pytorch.training import trainable
 from accelbench.engines.targets import check_call, import_path
 from accelbench.errors import UnsupportedError, UserError
 from accelbench.schema.cell import ModelSpec
@@ -28,6 +27,11 @@ Loss = Callable[[Any, Any], Tensor]  # (output, batch) -> loss
 # `eps` is Keras' default, 1e-7, so that the engines on Keras and PyTorch compute the same numbers. PyTorch's default is
 # 1e-8.
 OPTIMIZERS: dict[str, Callable[..., Optimizer]] = {"adam": partial(Adam, eps=1e-7), "adamw": AdamW, "sgd": SGD}
+
+
+def trainable(network: nn.Module) -> dict[str, nn.Parameter]:
+    """The trainable tensors, by name."""
+    return {name: weight for name, weight in network.named_parameters() if weight.requires_grad}
 
 
 def new_optimizer(model: ModelSpec, network: nn.Module) -> Optimizer:

@@ -12,7 +12,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from accelbench.engines.pytorch.module import InferStep
-from accelbench.engines.pytorch.training import modes_of, set_modes
+from accelbench.engines.pytorch.zoo import modes_of, set_modes
 from accelbench.errors import UnsupportedError
 from accelbench.schema.cell import Options
 from accelbench.schema.text import is_out_of_memory, message_of, one_line, summary

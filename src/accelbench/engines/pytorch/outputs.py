@@ -24,10 +24,10 @@ from accelbench.engines.pytorch.precision import (
     reset_settings,
     seed_generators,
 )
-from accelbench.engines.pytorch.structure import arrays_in, copied, mapped, outer_rows, tensors_in
-from accelbench.engines.pytorch.training import TrainedNetwork, modes_of, set_modes
+from accelbench.engines.pytorch.structure import arrays_in, copied, mapped, outer_rows, tensors_in, values_of
+from accelbench.engines.pytorch.zoo import has_mode, modes_of, set_modes
 from accelbench.errors import UnsupportedError
-from accelbench.measuring.checks import WEIGHTS, NewNetwork, ObservedOutput, Output, error_of, limit
+from accelbench.measuring.checks import WEIGHTS, NewNetwork, Norms, ObservedOutput, Output, error_of, limit
 from accelbench.schema.ceilings import MIXED
 from accelbench.schema.measurement import Work
 from accelbench.schema.vocab import Mode, Precision
@@ -39,12 +39,55 @@ if TYPE_CHECKING:
 INFERENCE_MODE, NO_GRAD, WITH_GRAD = "torch.inference_mode", "torch.no_grad", "torch.enable_grad"
 
 
+# Layers of torch.nn whose output depends on the mode.
+MODAL = (nn.modules.dropout._DropoutNd, nn.modules.batchnorm._NormBase)
+
+
 class NetworkState(NamedTuple):
     """The state of the measured network that is copied into a newly built network."""
 
     tensors: Mapping[str, Tensor]  # the weights, and copies of the buffers, which a further step may change
     modes: Sequence[bool]  # for each layer, whether it is in training mode
     counts: Mapping[str, dict[str, Any]] = {}  # name of a layer -> its attributes that are numbers or flags
+
+
+def norm_of(tensor: Tensor) -> float:
+    """Returns the norm of all numbers of a tensor, in fp64."""
+    values = values_of(tensor.detach())
+    if values.device.type == "xla":  # XLA would compile the operators
+        values = values.cpu()
+    if values.is_complex():
+        values = torch.view_as_real(values)
+    if not values.is_floating_point():
+        values = values.float()
+    return float(torch.linalg.vector_norm(values, dtype=torch.float64))
+
+
+def _in_mode(layer: nn.Module, *, training: bool, name: str = "") -> Iterator[tuple[str, nn.Module]]:
+    """Yields (name, layer) for the outermost layers in training mode or, if `training` is false, in evaluation mode."""
+    if getattr(layer, "training", training) != training:  # a frozen TorchScript module has no mode
+        for child_name, child in layer.named_children():
+            yield from _in_mode(child, training=training, name=f"{name}.{child_name}" if name else child_name)
+    elif has_mode(layer):
+        yield name or "the network", layer
+
+
+def in_other_mode(network: nn.Module, *, training: bool) -> list[str]:
+    """Returns the names of layers that are in evaluation mode if `training`, else of layers in training mode.
+
+    In training, layers that have only frozen weights are not returned, because users often leave them in evaluation
+    mode on purpose. A layer without weights, and any layer in inference, is returned only if its output depends on the
+    mode.
+    """
+    names = []
+    for name, layer in _in_mode(network, training=not training):
+        parameters = list(layer.parameters())
+        counts = any(isinstance(part, MODAL) for part in layer.modules())
+        if training and parameters:
+            counts = any(weight.requires_grad for weight in parameters)
+        if counts:
+            names.append(name)
+    return names
 
 
 def uncompiled(network: nn.Module) -> nn.Module:
@@ -111,13 +154,31 @@ class NetworkOutputs(CellRun):
     is_plain: bool  # whether the network runs operator by operator in this process, so that each can be observed
     grad_mode = INFERENCE_MODE  # the mode of autograd in inference; training does not use it
     new_in_fp32 = False  # whether the network's code needs new tensors in fp32, in any precision
-    trained: TrainedNetwork  # only in training
     watched_work: Work | None = None  # work of one step of inference on the CPU, counted while it ran
 
     def begin_steady(self) -> None:
         if self.trains:
             with self.observations.checking(WEIGHTS):
-                self.observations.training.before = self.trained.states()
+                self.observations.training.before = self.norms()
+
+    def _trained(self) -> dict[str, nn.Parameter]:
+        """The tensors that were trainable when the first step began."""
+        names = set(self.observations.training.names)
+        return {name: weight for name, weight in self.network.named_parameters() if name in names and weight.numel()}
+
+    def norms(self) -> Norms:
+        return {name: norm_of(weight) for name, weight in self._trained().items()}
+
+    def note_end(self) -> None:
+        """Records the weights, gradients and modes at the end of the steady state."""
+        training = self.observations.training
+        weights = self._trained()
+        training.after = self.norms()
+        training.is_coarse = any(weight.element_size() <= 2 for weight in weights.values())  # 16 bits or fewer
+        training.sizes = {name: weight.numel() for name, weight in weights.items()}
+        gradients = [weight.grad for weight in weights.values() if weight.grad is not None]
+        training.vanished = bool(gradients) and not any(map(norm_of, gradients))
+        training.evaluating = in_other_mode(self.network, training=True)
 
     def check_layout(self) -> None:
         """Raises UnsupportedError if `channels_last` has no effect on the inputs."""

@@ -15,7 +15,6 @@ from accelbench.engines.pytorch.module import Loss
 from accelbench.engines.pytorch.precision import STORED_DTYPES, cast_tensor, seed_generators
 from accelbench.engines.pytorch.ranks import RANK_SEEDS, Ranks
 from accelbench.engines.pytorch.structure import is_same, mapped, tensors_in, varied
-from accelbench.engines.pytorch.training import Modeless
 from accelbench.engines.served import NUM_DRAWN
 from accelbench.engines.targets import check_call, import_path
 from accelbench.errors import UserError
@@ -233,7 +232,7 @@ def _keys_of_network(network: nn.Module, keys: Sequence[str], model: ModelSpec) 
 
 def _arguments(network: nn.Module) -> tuple[list[str], bool]:
     """Returns the names of the arguments of `forward`, and whether `forward` accepts arbitrary names (`**kwargs`)."""
-    if isinstance(network, Modeless):
+    if isinstance(network, zoo.Modeless):
         network = network.network
     try:
         parameters = inspect.signature(network.forward).parameters.values()

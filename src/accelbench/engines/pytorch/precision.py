@@ -193,7 +193,7 @@ class Observer:
         return Observed(
             device=run.backend.ran_on(kind),
             device_name=run.device_name(),
-            precision=word_for(stored, computed, tf32=run.backend.multiplies_coarsely()),
+            precision=word_for(stored, computed, tf32=not run.backend.on_host and run.backend.multiplies_coarsely()),
             cudnn_benchmark=torch.backends.cudnn.benchmark if kind == "cuda" else None,
             **{"num_devices": 1, "threads": torch.get_num_threads(), **more},
         )

@@ -6,7 +6,6 @@ averages the gradients.
 """
 
 import atexit
-import hashlib
 import math
 import os
 from collections.abc import Callable, Iterator
@@ -16,7 +15,7 @@ from typing import Any, TypeVar
 
 import torch
 import torch.distributed as dist
-from torch import Tensor, nn
+from torch import Tensor
 
 from accelbench.errors import UnsupportedError
 from accelbench.measuring.clock import RankGroup, Step
@@ -33,7 +32,7 @@ class RankReport:
 
     observed: Observed
     resources: dict[str, Any]  # see `CellRun.resources`
-    weights: str | None  # `digest` after training; None in inference, and if there is one rank
+    weights: str | None  # the norms of all weights after training; None in inference, and if there is one rank
 
 
 def joined(reports: list[RankReport]) -> tuple[Observed, dict[str, Any]]:
@@ -141,11 +140,3 @@ class Ranks(RankGroup):
         values: list[Value | None] = [None] * self.num
         dist.all_gather_object(values, value, group=self.host_group)
         return values  # type: ignore[return-value]
-
-
-def digest(network: nn.Module) -> str:
-    """Returns the sha256 of the bytes of all weights, frozen ones included."""
-    total = hashlib.sha256()
-    for weight in network.parameters():
-        total.update(weight.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data)
-    return total.hexdigest()

@@ -98,26 +98,19 @@ def outer_rows(structure: Any) -> Any:
 
 
 def num_bytes(structure: object) -> int:
-    """Returns the bytes of all tensors. For sparse and nested tensors, only stored numbers and indices are counted."""
-    return sum(part.nbytes for part in _parts_in(structure))
+    """Returns the bytes of all tensors. For sparse and nested tensors, only stored numbers are counted."""
+    return sum(values_of(tensor).nbytes for tensor in tensors_in(structure))
 
 
-def parts_of(tensor: Tensor) -> Sequence[Tensor]:
-    """Returns dense tensors with the contents of `tensor`, which may be sparse, nested or quantised."""
+def values_of(tensor: Tensor) -> Tensor:
+    """Returns a dense tensor with the numbers of `tensor`, which may be sparse, nested or quantised."""
     if tensor.is_nested:
-        return list(tensor.unbind())
-    if tensor.layout == torch.sparse_coo:
-        sparse = tensor.coalesce()
-        return [sparse.indices(), sparse.values()]
-    if tensor.layout in (torch.sparse_csr, torch.sparse_bsr):
-        return [tensor.crow_indices(), tensor.col_indices(), tensor.values()]
-    if tensor.layout in (torch.sparse_csc, torch.sparse_bsc):
-        return [tensor.ccol_indices(), tensor.row_indices(), tensor.values()]
-    return [tensor.dequantize() if tensor.is_quantized else tensor]
-
-
-def _parts_in(structure: object) -> list[Tensor]:
-    return [part for tensor in tensors_in(structure) for part in parts_of(tensor)]
+        return torch.cat([part.flatten() for part in tensor.unbind()])
+    if tensor.is_quantized:
+        return tensor.dequantize()
+    if tensor.layout == torch.strided:
+        return tensor
+    return (tensor.coalesce() if tensor.layout == torch.sparse_coo else tensor).values()
 
 
 def arrays_in(structure: object) -> list[NDArray[Any]]:
@@ -125,7 +118,7 @@ def arrays_in(structure: object) -> list[NDArray[Any]]:
     arrays: list[NDArray[Any]] = []
     for leaf in leaves_in(structure):
         if isinstance(leaf, Tensor):
-            arrays += [numbers_of(_array(part)) for part in parts_of(leaf.detach())]
+            arrays.append(numbers_of(_array(values_of(leaf.detach()))))
         elif isinstance(leaf, np.ndarray) and leaf.dtype.kind in "fiubc":
             arrays.append(numbers_of(leaf))
     return arrays
@@ -170,7 +163,8 @@ def _may_be_an_index(tensor: Tensor) -> bool:
 
 def is_same(one: Any, other: Any) -> bool:
     """Returns True if the tensors of two structures have the same dtypes and the same numbers."""
-    ours, theirs = _parts_in(one), _parts_in(other)
+    ours = [values_of(tensor) for tensor in tensors_in(one)]
+    theirs = [values_of(tensor) for tensor in tensors_in(other)]
     if len(ours) != len(theirs):
         return False
     return all(mine.dtype == its.dtype and torch.equal(mine, its) for mine, its in zip(ours, theirs, strict=True))

@@ -3,10 +3,10 @@
 accelbench's networks (`engines/networks.py`) use Keras' initialisers.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
@@ -15,7 +15,6 @@ from torch.nn.parameter import is_lazy
 from accelbench.engines.images import Shape, check_fits, check_name
 from accelbench.engines.networks import layers_of
 from accelbench.engines.pytorch import weights
-from accelbench.engines.pytorch.training import modes_of, set_modes, with_modes
 from accelbench.engines.targets import check_call, import_target, lightning_package
 from accelbench.errors import UnsupportedError, UserError
 from accelbench.schema.cell import ModelSpec
@@ -142,6 +141,60 @@ def _custom(model: ModelSpec, shape: Shape, num_classes: int) -> nn.Module:
         name = type(network).__name__
         raise UserError(f"model.target={model.definition}: should make a torch.nn.Module, not a {name}")
     return with_modes(network)
+
+
+class Modeless(nn.Module):
+    """Wraps a module without training and evaluation modes, such as a frozen or an exported module."""
+
+    def __init__(self, network: nn.Module) -> None:
+        super().__init__()
+        self.network = network
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        return self.network(*args, **kwargs)
+
+    def train(self, mode: bool = True) -> Self:
+        return self
+
+
+def with_modes(network: nn.Module) -> nn.Module:
+    """Returns the network, wrapped in `Modeless` if its mode can't be set."""
+    for layer in network.modules():
+        if not hasattr(layer, "training"):  # a frozen module; Lightning reads the mode
+            vars(layer)["training"] = False
+    modes = modes_of(network)
+    takes_modes = True
+    try:
+        network.train(network.training)
+    except Exception:  # TorchScript raises AttributeError, torch.export NotImplementedError
+        takes_modes = False
+    set_modes(network, modes)  # restores modes that its constructor has set
+    return network if takes_modes else Modeless(network)
+
+
+def has_mode(layer: nn.Module) -> bool:
+    """Returns True if the layer has a training and an evaluation mode. Frozen and exported modules do not."""
+    return not isinstance(layer, Modeless | torch.jit.ScriptModule | torch.fx.GraphModule) and hasattr(
+        layer, "training"
+    )
+
+
+def modes_of(network: nn.Module) -> list[bool]:
+    """For each layer, whether it is in training mode."""
+    return [getattr(layer, "training", False) for layer in network.modules()]
+
+
+def set_modes(network: nn.Module, modes: Sequence[bool]) -> None:
+    """Sets the mode of each layer. `modes` is the result of `modes_of` for a network with the same layers.
+
+    If the number of layers differs, does nothing.
+    """
+    layers = list(network.modules())
+    if len(layers) != len(modes):
+        return
+    for layer, training in zip(layers, modes, strict=True):
+        if has_mode(layer):
+            layer.training = training
 
 
 def materialised(network: nn.Module, run: Callable[[nn.Module], object]) -> nn.Module:
