@@ -60,7 +60,6 @@ def test_of_two_ranks_under_torchrun_the_first_answers(run_alone, tmp_path):
     [
         ([1], ".", "no readable cell"),
         ({"schema_version": 99, "cell": {}}, ".", "it has schema 99; this accelbench reads schema "),
-        (plain(make_cell()), "nowhere", "no prepared data set"),
     ],
 )
 def test_what_is_no_cell_or_no_data_set_is_a_mistake(tmp_path, capsys, cell, folder, words):

@@ -75,8 +75,7 @@ def _run(words: list[str]) -> int:
         return 0
     command, rest = choose(words)
     if HELP & set(rest):
-        asked = next(at for at, word in enumerate(rest) if word in HELP)
-        topic = next((word for word in rest[asked + 1 : asked + 2] if "=" not in word), "")
+        topic = "" if rest[-1] in HELP or "=" in rest[-1] else rest[-1]
         print(command.help(topic), end="")
         return 0
     return command.run(command.parse(rest), _Console(highlight=False))

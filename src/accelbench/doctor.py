@@ -15,7 +15,6 @@ from rich.text import Text
 from accelbench import lock
 from accelbench.answers.cells import MIN_PROCESSES, Process
 from accelbench.answers.sureness import CONFIDENCE, MARGIN, compare_processes
-from accelbench.data.arrays import read_manifest
 from accelbench.devices.registry import DeviceReport, look
 from accelbench.errors import UserError
 from accelbench.grid import support
@@ -23,12 +22,10 @@ from accelbench.grid.fingerprint import fingerprint
 from accelbench.isolation.hosts import Hosts
 from accelbench.judging.verdict import is_allowed
 from accelbench.presentation import duration, say, significant
-from accelbench.project import MANIFEST, PARAMS, Workplace, shown, workplace
+from accelbench.project import Workplace, shown, workplace
 from accelbench.schema.ceilings import TRUE_PRECISIONS, read_ceilings
 from accelbench.schema.cell import Cell, DataSpec, KerasSettings, ModelSpec
-from accelbench.schema.text import clean, one_line
 from accelbench.schema.vocab import STEP_MODES, Device, Engine, Mode, Precision, Protocol
-from accelbench.settings import params
 from accelbench.settings.compose import one_cell
 from accelbench.settings.config import SweepOptions
 from accelbench.stats.means import student_quantile
@@ -43,7 +40,7 @@ Rows = Iterator[tuple[str, str]]
 
 
 def show(place: Workplace, console: Console, *, probe: bool = False, whole: bool = False) -> None:
-    """Prints what this machine and its project have and can do. If `whole`, also versions, data, and what is skipped.
+    """Prints what this machine has and can do. If `whole`, also versions, and what is skipped.
 
     If `probe`, measures the ceilings of the devices first. These are the highest speeds that a probe reaches.
     """
@@ -59,12 +56,11 @@ def show(place: Workplace, console: Console, *, probe: bool = False, whole: bool
         "Devices": _devices(),
         "Engines and their precisions": _engines(present),
         "Peak rates": _ceilings(place),
-        "Project": _project(place),
     }
     if whole:
         machine = fingerprint()
         versions = {"python": machine["machine"]["python"], **machine["versions"]}
-        sections |= {"Versions": iter(versions.items()), "Skipped": _skipped(present), "Data sets": _data_sets(place)}
+        sections |= {"Versions": iter(versions.items()), "Skipped": _skipped(present)}
     for title, rows in sections.items():
         table = Table.grid(Column(no_wrap=True), Column(overflow="fold"), padding=(0, 2, 0, 0))
         for name, text in rows:
@@ -143,28 +139,6 @@ def _ceilings(place: Workplace) -> Rows:
         yield f"{device} peak", f"{', '.join(rates)} GFLOP/s (int8: GOP/s)"
         memory = significant(ceilings.memory_bytes_per_s / GB)
         yield "", f"memory {memory} GB/s, a launch {significant(ceilings.launch_s * 1e6)} us"
-
-
-def _data_sets(place: Workplace) -> Rows:
-    """Yields each data set, and its source, or why it is not prepared."""
-    names = sorted(path.parent.name for path in place.data.glob(f"*/{MANIFEST}"))
-    if place.project is not None:
-        names = list(params.load(place.project).data)
-    for name in names:
-        try:
-            data = read_manifest(place.data / name)
-            text = f"{'stand-in' if data.stand_in else 'ready'}: {data.source}"
-        except UserError as error:
-            text = f"not prepared yet: {one_line(str(error).replace(f'{place.root}/', ''))}"
-        yield clean(name), text
-
-
-def _project(place: Workplace) -> Rows:
-    text = f"this folder and its parents have no {PARAMS} with suites: `accelbench init` makes a project"
-    if place.project is not None:
-        settings = params.load(place.project)
-        text = f"{PARAMS}: profile {settings.profile}, {len(settings.suites)} suites"
-    yield "project", text
 
 
 FOLDER = "selfcheck"  # folder of the records; reports and trackers read only the folders of sweeps

@@ -14,11 +14,10 @@ from accelbench.engines.registry import SUBSTITUTING, host_spec
 from accelbench.errors import UserError
 from accelbench.isolation.child import respond
 from accelbench.isolation.messages import Request, encode
-from accelbench.project import MANIFEST
 from accelbench.schema.cell import Cell
 from accelbench.schema.record import SCHEMA_VERSION, check_readable
 from accelbench.schema.serialize import load
-from accelbench.schema.vocab import MODULE, RANDOM, Status
+from accelbench.schema.vocab import Status
 
 
 def main(words: Sequence[str]) -> int:
@@ -57,8 +56,6 @@ def parse(words: Sequence[str]) -> tuple[Cell, Path]:
         cell = load(Cell, values.get("cell", values))
     except (UserError, OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         parser.error(f"{arguments.cell}: no readable cell ({type(error).__name__}: {error})")
-    if cell.data.name not in (MODULE, RANDOM) and not (arguments.data_folder / MANIFEST).exists():
-        parser.error(f"{arguments.data_folder}: no prepared data set (it has no {MANIFEST})")
     return cell, arguments.data_folder
 
 

@@ -166,21 +166,17 @@ def _show_best(chosen: Namespace, console: Console) -> int:
     speeds = beside_speeds(cells) if limit is None else []
     answered = jobs(cells, limit)
     if not answered and not speeds:
-        problem = "best: no ok cell" + ("" if limit is None else f" is known to be within {limit}")
-        unread = [process.problem for process in planned if process.problem]
-        say(console, "\n  ".join([problem, *unread[:1], *notes]))
+        say(console, "best: no ok cell" + ("" if limit is None else f" is known to be within {limit}"), *notes)
         return 1
     say(console, *speeds)
     terminal.show_answers(answered, console)
     chosen_cells = [choice for job in answered for choice in choices(job)]
-    is_choice = len(answered) <= terminal.MAX_WORKLOADS and len(chosen_cells) > len(answered)
-    explained = []
-    if (is_choice or chosen.price_per_hour) and (table := tabulate_known("", OF_ALL, chosen_cells)) is not None:
+    table = tabulate_known("", OF_ALL, chosen_cells)
+    if table is not None and (len(chosen_cells) > len(answered) or chosen.price_per_hour):
         console.print(rendered(table, console.width))
-        explained = [NOTE]
-    searched = [line for sweep in read if sweep.race and limit is None for line in sweep.race.answers]
-    inside = {job.what for job in answered}
-    missing = [f"{job.what}: no cell is known to be within {limit}" for job in jobs(cells) if job.what not in inside]
-    for note in [*missing, *explained, *searched, *tips(cells), *notes]:
+        notes.insert(0, NOTE)
+    if limit is None:
+        notes += [line for sweep in read if sweep.race for line in sweep.race.answers]
+    for note in [*tips(cells), *notes]:
         presentation.say(console, note, "dim")
     return 0

@@ -193,8 +193,7 @@ def plan(chosen: Namespace, console: Console) -> int:
         more = f" and {len(of_reason) - num_listed} more" if len(of_reason) > num_listed else ""
         say(console, "", f"skip {len(of_reason)}: {reason}", f"  {', '.join(labels)}{more}")
     if chosen.check:
-        for planned in grouped(runs, lambda item: item.cell.data.name).values():
-            _check(planned, console, place)
+        _check(runs, console, place)
     return 0
 
 
@@ -213,7 +212,6 @@ def _planned(cells: "Sequence[Cell]", place: Workplace) -> "list[Planned]":
 def _check(planned: "Sequence[Planned]", console: Console, place: Workplace) -> None:
     """Builds and runs each network of the cells once, except accelbench's own. Raises UserError."""
     from accelbench import lock
-    from accelbench.grid.plan import Planned, data_of
     from accelbench.isolation.hosts import Hosts
     from accelbench.schema.vocab import Library, Status
     from accelbench.sweep.session import prepare_missing
@@ -223,13 +221,12 @@ def _check(planned: "Sequence[Planned]", console: Console, place: Workplace) -> 
         cell = item.cell
         if cell.model.library != Library.accelbench:
             first.setdefault((cell.engine, cell.python, str(cell.model), cell.mode), item)
-    cells = [item.cell for item in planned]
-    prepare_missing(place, cells[0].data, console)
     lines = []
     with lock.hold_measuring(partial(say, console)), Hosts() as hosts:
-        data_folder = data_of(cells, place)[1]
         for item in first.values():
-            outcome = hosts.check(item.cell, data_folder)
+            data = item.cell.data
+            prepare_missing(place, data, console)
+            outcome = hosts.check(item.cell, place.data / data.name)
             if outcome.status == Status.failed:  # not for lack of time or memory
                 lines.append(f"{item.label}: {outcome.reason}")
     if lines:

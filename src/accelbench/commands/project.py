@@ -30,7 +30,7 @@ COMPLETION = Path(__file__).parent / "completion.bash"
     "doctor",
     "show what this machine has and can do, and what would be skipped",
     flag("--probe", help="measure each device's peak rates first"),
-    flag("--all", help="also show versions, data sets and what is skipped"),
+    flag("--all", help="also show versions and what is skipped"),
 )
 def doctor(chosen: Namespace, console: Console) -> int:
     """Shows the machine."""

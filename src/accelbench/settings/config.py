@@ -225,9 +225,7 @@ def check_local(executor: ExecutorConfig) -> None:
         )
 
 
-# Topic -> the class that declares its settings. Other settings without a group belong to the whole sweep.
-PLAIN_TOPICS = {"options": Options, "cell": RunSettings}
-SWEEP = "sweep"
+GENERAL = "general"  # the topic of settings without a group
 KINDS = {int: "a whole number", float: "a number", str: "a text"}
 LIST = "a list"
 MAPPING = "names with values"
@@ -250,7 +248,7 @@ class About:
         group, dot, _ = self.name.partition(".")
         if dot or group in GROUPS:
             return group
-        return next((topic for topic, kind in PLAIN_TOPICS.items() if group in kind.__annotations__), SWEEP)
+        return GENERAL
 
 
 def every_setting(conf: Path) -> Iterator[About]:
