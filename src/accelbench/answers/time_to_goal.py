@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass, replace
 from functools import cached_property
 from statistics import median_high
+from typing import NamedTuple
 
 from accelbench.answers.cells import MeasuredCell, Process
 from accelbench.answers.gaps import Word
@@ -17,7 +18,6 @@ from accelbench.answers.sureness import LIKELY_RATIO, MARGIN, are_interleaved, r
 from accelbench.answers.words import model_text
 from accelbench.presentation import counted, significant
 from accelbench.schema.cell import Cell, ModelSpec
-from accelbench.schema.measurement import TargetTraining
 from accelbench.schema.vocab import UNEXPECTED, Definition, Protocol, Status
 from accelbench.stats import arrivals
 
@@ -25,25 +25,12 @@ MIN_SEEDS = 6  # of each setting; with fewer seeds, the median has no interval
 MIN_LIKELY = 3  # of each setting; fewer seeds decide nothing, as one seed may take twice as long as another
 
 
-@dataclass(frozen=True)
-class Run:
+class Run(NamedTuple):
     """The training of one seed, from the start of its process to the end of the evaluation that reached the target."""
 
     process: Process
     seconds: float  # inf: it did not reach the target
-
-    @property
-    def training(self) -> TargetTraining | None:
-        """The training that was measured; None if the run failed."""
-        return self.process.measurement.target if self.process.measurement else None
-
-    @property
-    def watched_s(self) -> float:
-        """The seconds that the run trained without reaching the target. inf if it reached the target or failed."""
-        if self.training is None or math.isfinite(self.seconds):
-            return math.inf
-        last = self.training.evaluations[-1]
-        return math.inf if last.value is None else last.ended_s
+    watched_s: float  # seconds that it trained without reaching the target; inf if it reached it or failed
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,7 +56,8 @@ class Setting:
     @property
     def num_added(self) -> int:
         """The number of seeds that a later sweep added, perhaps after the user saw the first results."""
-        sweeps = [run.training.planned_in for run in self.runs if run.training]
+        trainings = [run.process.measurement.target for run in self.runs if run.process.measurement]
+        sweeps = [training.planned_in for training in trainings if training]
         return sum(sweep != sweeps[0] for sweep in sweeps)
 
     @property
@@ -113,33 +101,28 @@ class Setting:
         return ", ".join([f"{self.num_arrived} of {counted(len(self.runs), 'seed')}", *words])
 
 
-@dataclass(frozen=True, kw_only=True)
-class Lead:
+class Lead(NamedTuple):
     """The second setting's time to the target divided by the first setting's time, and how sure this ratio is."""
 
     second: Setting
-    found: arrivals.ArrivalRatio  # the second setting's times divided by the first's
+    ratio: arrivals.ArrivalRatio
     word: Word
     why: str  # why the word is not `sure`, besides the interval
 
     @property
-    def ratio_text(self) -> str:
-        """The ratio in words, such as `1.31 times as fast`. If too few runs reached the target, it is `faster`."""
+    def text(self) -> str:
+        """The ratio and how sure it is, such as `1.31 times as fast as fp32 b32 (1.12 to 1.52; sure)`."""
+        ratio, low, high = self.ratio.ratio, self.ratio.low, self.ratio.high
+        than = f"faster than {self.second.name}"
         if self.word == Word.cant_tell:
-            return "maybe not faster"
-        return "faster" if self.found.ratio is None else f"{significant(self.found.ratio)} times as fast"
-
-    @property
-    def how_sure(self) -> str:
-        """How sure the ratio is, such as `1.12 to 1.52; likely: fewer than 6 seeds`. Unknown bounds are left out."""
-        low, high = self.found.low, self.found.high
+            than = f"maybe not {than}"
+        elif ratio is not None:
+            than = f"{significant(ratio)} times as fast as {self.second.name}"
         how = f"{self.word}: {self.why}" if self.why else self.word.value
-        if low is None:
-            return how
-        bounds = (
-            f"at least {significant(low)}" if high in (None, math.inf) else f"{significant(low)} to {significant(high)}"
-        )
-        return f"{bounds}; {how}"
+        if low is None or high is None:
+            return f"{than} ({how})"
+        bounds = f"{significant(low)} to {significant(high)}" if math.isfinite(high) else f"at least {significant(low)}"
+        return f"{than} ({bounds}; {how})"
 
 
 @dataclass(frozen=True)
@@ -172,9 +155,7 @@ class TargetAnswer:
         else:
             within = ", ".join(filter(None, [first.interval_text, first.arrived_text]))
             parts.append(f"{first.name}: {first.median_text} ({within})")
-            for lead in self.leads[:1]:
-                than = "than" if lead.ratio_text.endswith("faster") else "as"
-                parts[0] += f", {lead.ratio_text} {than} {lead.second.name} ({lead.how_sure})"
+            parts[0] += "".join(f", {lead.text}" for lead in self.leads[:1])
         parts += [f"{setting.name} does not count: {setting.refused}" for setting in self.settings if setting.refused]
         return f"{self.what}: {'; '.join(parts)}."
 
@@ -221,40 +202,44 @@ def _runs(processes: Sequence[Process]) -> tuple[list[Run], str]:
     If `target.definition=fixed`, the time of a run is the end of its last evaluation. The setting can then be the
     fastest only if the mean of the last evaluations is surely beyond the target (`arrivals.fixed_is_met`).
     """
-    runs = [Run(process, process.number("target_s") or math.inf) for process in processes]
-    target = processes[0].cell.target
-    if target.definition == Definition.passage:
-        return runs, ""
+    runs = []
     ends = []
     for process in processes:
         measurement = process.measurement
-        # If its time limit ended a run, its length differs, so it has no end here.
-        if measurement and measurement.target and not measurement.is_partial:
-            ends.append(measurement.target.evaluations[-1])
+        training = measurement.target if measurement else None
+        seconds = process.number("target_s") or math.inf
+        watched_s = math.inf
+        if measurement and training:
+            last = training.evaluations[-1]
+            if last.value is not None and math.isinf(seconds):
+                watched_s = last.ended_s
+            if not measurement.is_partial:  # if its time limit ended a run, its length differs, so it has no end here
+                ends.append(last)
+        runs.append(Run(process, seconds, watched_s))
+    target = processes[0].cell.target
+    if target.definition == Definition.passage:
+        return runs, ""
     values = [math.nan if end.value is None else end.value for end in ends]
     if len(ends) < len(runs) or not arrivals.fixed_is_met(values, target.threshold, target.is_lower):
         return runs, "it is not sure that the mean of its seeds' last evaluations reaches the target"
-    return [Run(run.process, end.ended_s) for run, end in zip(runs, ends, strict=True)], ""
+    return [run._replace(seconds=end.ended_s, watched_s=math.inf) for run, end in zip(runs, ends, strict=True)], ""
 
 
 def _lead(first: Setting, second: Setting) -> Lead:
-    """Compares two settings by their common seeds, as only these were interleaved. Without common seeds, uses all."""
-    seeds = [{run.process.cell.seed for run in setting.runs} for setting in (first, second)]
-    shared = seeds[0] & seeds[1] or seeds[0] | seeds[1]
-    runs = [[run for run in setting.runs if run.process.cell.seed in shared] for setting in (first, second)]
-    times = [[run.seconds for run in side] for side in runs]
+    """Compares the times of all runs of two settings."""
+    times = [first.times, second.times]
+    runs = [first.runs, second.runs]
     budget_s = min(run.watched_s for side in runs for run in side)
     ratio = arrivals.arrival_ratio(times[1], times[0], budget_s)
     num = min(map(len, runs))
     if ratio.low is None or ratio.high is None:
         is_apart = num >= MIN_LIKELY and max(times[0]) * LIKELY_RATIO < min(times[1])
-        word = Word.likely if is_apart else Word.cant_tell
-        return Lead(second=second, found=ratio, word=word, why="too few seeds for an interval")
+        return Lead(second, ratio, Word.likely if is_apart else Word.cant_tell, "too few seeds for an interval")
     processes = [[run.process for run in side] for side in runs]
-    share_arrived = [sum(map(math.isfinite, side)) / len(side) for side in times]
+    share_arrived = [setting.num_arrived / len(setting.runs) for setting in (first, second)]
     doubts = {
         f"fewer than {MIN_SEEDS} seeds": num < MIN_SEEDS,
-        "not all planned seeds are measured": (seeds[0] | first.missing) & (seeds[1] | second.missing) - shared,
+        "not all planned seeds are measured": first.missing or second.missing,
         "seeds were added later": first.num_added or second.num_added,
         "fewer of its seeds arrive": share_arrived[0] < share_arrived[1],
         "they were not interleaved": not are_interleaved(*processes),
@@ -262,9 +247,7 @@ def _lead(first: Setting, second: Setting) -> Lead:
     }
     why = next((why for why, holds in doubts.items() if holds), "")
     if ratio.low > 1:
-        word = Word.likely if why else Word.sure
-    elif ratio.low > 1 / (1 + MARGIN) and ratio.high < 1 + MARGIN:
-        word = Word.cant_tell if why else Word.same
-    else:
-        word, why = Word.cant_tell, ""  # the interval is the reason
-    return Lead(second=second, found=ratio, word=word, why=why)
+        return Lead(second, ratio, Word.likely if why else Word.sure, why)
+    if ratio.low > 1 / (1 + MARGIN) and ratio.high < 1 + MARGIN:
+        return Lead(second, ratio, Word.cant_tell if why else Word.same, why)
+    return Lead(second, ratio, Word.cant_tell, "")  # the interval is the reason

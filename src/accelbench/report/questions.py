@@ -140,7 +140,7 @@ def _arrivals(cells: Sequence[MeasuredCell]) -> Iterator[QuestionSection]:
 
 def _target_table(answer: TargetAnswer) -> Table | None:
     """Makes a row for each setting, the fastest first. A row compares its setting with the fastest setting."""
-    leads = {lead.second.name: f"{lead.ratio_text} ({lead.how_sure})" for lead in answer.leads}
+    leads = {lead.second.name: lead.text for lead in answer.leads}
     against = Column[Setting]("the fastest is", lambda setting: leads.get(setting.name))
     columns = [*TARGET_COLUMNS[:4], against, *TARGET_COLUMNS[4:]]
     return tabulate_known("Each setting, with its clocks", columns, answer.settings, [TARGET_NOTE])
