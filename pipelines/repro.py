@@ -28,7 +28,7 @@ import yaml
 from rich.console import Console
 
 from accelbench import pipeline, stages
-from accelbench.answers import gains
+from accelbench.answers import headline
 from accelbench.answers.jobs import jobs
 from accelbench.commands.show import open_viewer
 from accelbench.errors import UserError, writing_errors
@@ -251,7 +251,7 @@ class Job(contextlib.ExitStack):
         with contextlib.suppress(UserError):
             cells = cells_in(read_sweeps(ROOT / RESULTS, wanted=params.suite_names(ROOT)))
             self.console.print()
-            for line in gains.summary(jobs(cells), cells, self.console.width):
+            for line in headline.summary(jobs(cells), cells, self.console.width):
                 say(self.console, line)
 
     def _say(self, text: str, style: str | None = None, *, wraps: bool = True) -> None:

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 import accelbench
-from accelbench.answers import gains
+from accelbench.answers import headline
 from accelbench.answers.cells import Process, process_rows
 from accelbench.answers.jobs import REFERENCE, jobs
 from accelbench.cli import main
@@ -154,10 +154,10 @@ def number(value) -> float:
 def of_headline(page) -> None:
     """The bars of headline.txt have two digits of each gain, and its mark."""
     faster = [job for job in page.jobs if job.best]
-    lines = [line.plain for line in gains.of_jobs(page.jobs, 200) if gains.BAR in line.plain]
+    lines = [line.plain for line in headline.of_jobs(page.jobs, 200) if headline.BAR in line.plain]
     for job, line in zip(faster, lines, strict=True):
-        mark, ratio = re.search(rf"{gains.BAR}(\S) +({NUMBER})x ", line).groups()
-        assert mark == gains.MARKS[job.gain.word]
+        mark, ratio = re.search(rf"{headline.BAR}(\S) +({NUMBER})x ", line).groups()
+        assert mark == headline.MARKS[job.gain.word]
         assert number(ratio) == pytest.approx(job.gain.ratio, rel=0.06)
 
 

@@ -1,4 +1,7 @@
-from accelbench.answers.headline import headline
+import pytest
+
+from accelbench.answers import headline
+from accelbench.schema.cell import Options
 from accelbench.schema.vocab import Engine, Mode, Status
 
 
@@ -18,10 +21,34 @@ def test_the_headline_says_what_is_missing_and_what_is_in_doubt(cells, maker) ->
     made += [maker.record(maker.cell(device=word), Status.skipped, reason=why) for word, why in gone.items()]
     made += [maker.record(maker.cell("lstm"), Status.failed, reason="raised " + 12 * "slowly ")]
     found = cells(made)
-    assert headline(found, "Twice as fast as published.") == {
-        "Studies": "Twice as fast as published.",
+    assert headline.notices(found) == {
         "Missing": "3 of 10 cells: 1 skipped (no NVIDIA driver), 1 skipped (no chip), "
         "1 failed (raised slowly slowly slowly slowly slowly slowly slowly ...).",
         "In doubt": "2 of 7 cells in doubt",
         "Stand-ins": "stand-ins for mnist: only speeds are valid",
     }
+
+
+@pytest.mark.parametrize("width", [72, 80, 120])
+def test_each_cell_has_a_bar_as_long_as_its_speed_on_a_line_that_fits(answered, maker, width) -> None:
+    rates = {"fp32": 1_230_000, "bf16": 4_560_000}
+    cells = [maker.cell(precision=word, options=Options(channels_last=True, freeze=True)) for word in rates]
+    (answer,) = answered([maker.ok(cell, rate) for cell, rate in zip(cells, rates.values(), strict=True)])
+    _, _, *lines, _ = (line.plain for line in headline.of_one(answer, width, 12))
+    assert max(map(len, lines)) <= width
+    assert [line.split("samples/s")[0].split()[-1] for line in lines] == ["4,560,000", "1,230,000"]
+    longer, shorter = (line.count("━") for line in lines)
+    assert longer / shorter == pytest.approx(4.56 / 1.23, rel=0.35)
+
+
+def test_jobs_of_one_model_are_told_apart_by_how_they_are_fed_or_on_what(answered, maker) -> None:
+    protocols = [{"protocol": "steps", "steps": 3}, {"protocol": "steps", "steps": 6}, {"protocol": "fit"}, {}]
+    found = answered([maker.ok(maker.cell(**each), 100) for each in protocols])
+    text = " ".join(line.plain for line in headline.of_jobs(found, 200))
+    names = ("mlp steps steps=3: 100/s", "mlp steps steps=6: 100/s", "mlp fit: 100/s", "mlp train: 100/s")
+    assert all(name in text for name in names), text
+
+
+def test_without_a_job_one_empty_line_is_before_the_remarks(cells, maker) -> None:
+    failed = cells([maker.record(maker.cell(), Status.failed, reason="raised")])
+    assert [line.plain for line in headline.summary([], failed, 80)] == ["", "- 1 of 1 cells: 1 failed (raised)."]

@@ -3,7 +3,7 @@
 import pytest
 
 from accelbench.answers.cells import Process, cells_of
-from accelbench.answers.headline import beside_speeds, headline
+from accelbench.answers.headline import beside_speeds, notices
 from accelbench.answers.jobs import jobs
 from accelbench.answers.time_to_goal import target_answers
 from accelbench.schema.vocab import Definition, Precision, Protocol, Status
@@ -104,6 +104,6 @@ def test_workloads_are_told_apart_and_learning_rates_are_settings_of_one():
 def test_no_throughput_ranking_has_them_and_they_are_not_missing():
     cells = cells_of(map(Process.of, [*runs(FAST[:2]), *runs(SLOW[:2], **BF16), make_record()]))
     assert {each.fastest.cell.protocol for each in jobs(cells)} == {Protocol.window}
-    assert "Missing" not in headline(cells)
+    assert "Missing" not in notices(cells)
     (text,) = beside_speeds(cells)
     assert text.startswith("mlp on mnist to accuracy at least 0.97 (first passage): PyTorch fp32 b32: 12.9 s")

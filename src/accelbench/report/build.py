@@ -16,7 +16,7 @@ import matplotlib
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from accelbench.answers import gains
+from accelbench.answers import headline
 from accelbench.answers.pairs import span
 from accelbench.answers.words import DEVICES
 from accelbench.errors import UserError, writing_errors
@@ -59,7 +59,7 @@ def html(page: Page, folder: Path) -> str:
     )
     policy = _policy([*first, *scripts])
     parts = {"page": page, "pictures": pictures, "first_scripts": first, "scripts": scripts, "policy": policy}
-    parts |= {"data": picture_of(page.jobs, page.folder), "devices": DEVICES, "meanings": gains.MEANINGS}
+    parts |= {"data": picture_of(page.jobs, page.folder), "devices": DEVICES, "meanings": headline.MEANINGS}
     return _BASE.get_template("index.html").render(parts)
 
 
@@ -135,7 +135,7 @@ def _write(page: Page, sweeps: Sequence[Sweep], folder: Path) -> None:
         (folder / picture.path).parent.mkdir(exist_ok=True, parents=True)  # a sweep may lie in a folder of a folder
         picture.figure.savefig(folder / picture.path, dpi=DPI)
     (folder / "index.html").write_text(html(page, folder), encoding="utf-8")
-    answers = "".join(f"{line}\n" for line in gains.summary(page.jobs, cells_in(sweeps), HEADLINE_WIDTH))
+    answers = "".join(f"{line}\n" for line in headline.summary(page.jobs, cells_in(sweeps), HEADLINE_WIDTH))
     (folder / "headline.txt").write_text(answers, encoding="utf-8")
     (folder / "report.md").write_text(markdown(page, answers), encoding="utf-8")
     for name, rows in tables(sweeps).items():

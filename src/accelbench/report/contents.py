@@ -8,7 +8,7 @@ from itertools import islice
 from types import ModuleType
 from typing import Any
 
-from accelbench.answers.headline import headline, stand_ins, tips, unmeasured
+from accelbench.answers.headline import notices, stand_ins, tips, unmeasured
 from accelbench.answers.jobs import Job, jobs
 from accelbench.judging.costs import price_notes
 from accelbench.presentation import counted
@@ -80,6 +80,9 @@ def compose(
     cells = cells_in(sweeps)
     every = jobs(cells)
     published: list[Tile] = extension.tiles(sweeps) if extension else []
+    topics = notices(cells)
+    if extension and (studies := extension.headline(sweeps)):
+        topics["Studies"] = studies
     records = [record for sweep in sweeps for record in sweep.records]
     ran = [record for record in records if record.status != Status.skipped]
     starts = [record.started_at for record in ran]
@@ -94,7 +97,7 @@ def compose(
         stand_ins=stand_ins(cells),
         doubts=[(cell.label, cell.row["warnings"]) for cell in cells if cell.is_ok and cell.row["warnings"]],
         tips=tips(cells),
-        headline=headline(cells, extension.headline(sweeps) if extension else ""),
+        headline=topics,
         machines=_machines(ran),
         folder=folder,
         jobs=every,

@@ -19,7 +19,7 @@ from urllib.parse import quote
 from rich.console import Console
 from rich.text import Text
 
-from accelbench.answers import gains
+from accelbench.answers import headline
 from accelbench.answers.cells import NUM_PROCESSES, PROCESS_SETTINGS, MeasuredCell, Process
 from accelbench.answers.jobs import REFERENCE, Job, jobs
 from accelbench.answers.words import speed_text, speed_unit
@@ -156,7 +156,7 @@ def _of_cell(cell: MeasuredCell, job: Job | None) -> Run:
 def about(cells: Sequence[MeasuredCell]) -> str:
     """Describes a sweep: its answer, then the text of the report's headline.txt."""
     answered = jobs(cells)
-    text = "\n".join(line.plain for line in gains.summary(answered, cells, ABOUT_WIDTH))
+    text = "\n".join(line.plain for line in headline.summary(answered, cells, ABOUT_WIDTH))
     if len(answered) == 1:
         text = f"{answered[0].what}: {answered[0].sentence}\n{text}"
     elif text.startswith("\n"):  # no line about gains
@@ -192,7 +192,7 @@ def _run(
     tags = {CELL: process.measured_key, SWEEP: sweep_of(records), NOTE: clean("\n\n".join(note))[:MAX_TAG]}
     if commit := (record.environment.get("git") or {}).get("revision"):
         tags["mlflow.source.git.commit"] = clean(commit)
-    bars = gains.of_one(job, CARD_WIDTH, MAX_BARS) if job else ()
+    bars = headline.of_one(job, CARD_WIDTH, MAX_BARS) if job else ()
     card = [Text(name, "bold"), " · ".join(words), "", *bars, *remarks, record.error or ""]
     return Run(
         name,

@@ -16,7 +16,7 @@ from rich.progress import (
 )
 from rich.text import Text
 
-from accelbench.answers import gains
+from accelbench.answers import headline
 from accelbench.answers.cells import PROCESS_SETTINGS, MeasuredCell, Process, cells_of
 from accelbench.answers.gaps import Gap
 from accelbench.answers.headline import tips
@@ -179,7 +179,9 @@ class JobLines:
             yield line.append(f"  {reason}" if reason else "")
             return
         if row["samples_per_s"] is None:
-            line.append(f"  {served_text(row).removeprefix('target ')}{f' {gains.DOUBT}' if warnings_of(row) else ''}")
+            line.append(
+                f"  {served_text(row).removeprefix('target ')}{f' {headline.DOUBT}' if warnings_of(row) else ''}"
+            )
         else:
             line.append(self._speed(process, row))
         for word in details(record, row):
@@ -194,7 +196,7 @@ class JobLines:
         rate = speed_text(process.cell, row["samples_per_s"]).replace(" samples", "")
         ratio = "" if gain is None else f"{significant(gain.ratio, 2)}x"
         is_doubted = warnings_of(row) or (gain is not None and gain.is_doubtful)
-        mark = gains.DOUBT if is_doubted else " "
+        mark = headline.DOUBT if is_doubted else " "
         return Text.assemble(f"  {rate:>8}  {interval_text(row):<6}  ", (f"{ratio:>5}", "bold"), (f" {mark}", "yellow"))
 
     def _gain(self, process: Process) -> Gap | None:
@@ -274,12 +276,12 @@ def show_answers(answered: Sequence[Job], console: Console) -> None:
     """Prints the answers. If there are many jobs, prints each job's gain. Otherwise, prints each job's best cells."""
     if len(answered) > MAX_WORKLOADS:
         console.print()
-        for line in gains.of_jobs(answered, console.width):
+        for line in headline.of_jobs(answered, console.width):
             say(console, line)
         return
     for job in answered:
         console.print()
-        for line in gains.of_one(job, console.width, MAX_CELLS):
+        for line in headline.of_one(job, console.width, MAX_CELLS):
             say(console, line)
         for line in remarks(job):
             say(console, line)
