@@ -349,7 +349,7 @@ class _Run(NetworkOutputs):
             return None
         arrays = load_split(self.data_folder, "test")
         size = self.cell.batch_size
-        rights, fp32_rights = [], []  # for each sample, whether the answer is right
+        nums: Counter[tuple[bool, bool]] = Counter()  # (is right, is right in fp32) -> samples
         with new_tensors_in(torch.float32):
             network = self.workload.build().eval()
             task = ImageTask(torch.float32)
@@ -358,16 +358,16 @@ class _Run(NetworkOutputs):
                 labels = torch.from_numpy(arrays.labels[start : start + size]).long()
                 images = torch.from_numpy(arrays.images[start : start + size])
                 full = images[torch.arange(size) % len(images)]  # fills a short last batch up
-                rights.append(task.answers(self.step.compute((full,))[0].float())[: len(labels)] == labels)
-                fp32_rights.append(task.answers(network(task.inputs(images))) == labels)
+                right = task.answers(self.step.compute((full,))[0].float())[: len(labels)] == labels
+                fp32_right = task.answers(network(task.inputs(images))) == labels
+                nums.update(zip(right.tolist(), fp32_right.tolist(), strict=True))
                 if time.monotonic() - began > MAX_ASKED_S:
                     break
-        right, fp32_right = torch.cat(rights), torch.cat(fp32_rights)
         return Answers(
-            num_samples=len(right),
-            num_right=int(right.sum()),
-            num_fp32_right=int(fp32_right.sum()),
-            num_won=int((right & ~fp32_right).sum()),
+            num_samples=nums.total(),
+            num_right=nums[True, True] + nums[True, False],
+            num_fp32_right=nums[True, True] + nums[False, True],
+            num_won=nums[True, False],
         )
 
     def notes(self) -> Iterator[str]:

@@ -18,7 +18,7 @@ from accelbench.devices.cpu import usable_cores
 from accelbench.engines.cell_run import BaseBackend, CellRun
 from accelbench.engines.formats import FORMATS, word_for
 from accelbench.engines.goal import GoalRun
-from accelbench.engines.images import channels_last, input_of, is_random, unseen_images
+from accelbench.engines.images import channels_last, input_of, is_random, optimizer_named, unseen_images
 from accelbench.engines.keras import networks
 from accelbench.engines.keras.feed import ArrayFeed, Feed, feed_of
 from accelbench.engines.served import NUM_DRAWN, powers_up_to
@@ -133,12 +133,12 @@ class Backend(BaseBackend):
         """Returns the tensors of a weight, one for each replica of the model."""
         return self.strategy.experimental_local_results(weight.value)
 
-    def executions(self, feed: Feed, *, labelled: bool) -> Iterator[Any]:
-        """Yields the batches of each execution. `labelled`: whether batches have labels, as in training.
+    def executions(self, feed: Feed) -> Iterator[Any]:
+        """Yields the batches of each execution.
 
         If TensorFlow's graph itself fetches the batches, yields TensorFlow's iterator for each execution instead.
         """
-        inside = labelled and self.fetches_inside(feed)
+        inside = self.fetches_inside(feed)
         batches = iter(self._dataset(feed) if inside or self.num_devices > 1 else feed)
         if not inside:
             return _lists(batches, self.steps)
@@ -168,9 +168,9 @@ class Backend(BaseBackend):
     def fetches_inside(self, feed: Feed) -> bool:
         """Is true if TensorFlow's graph itself fetches batches, as in `fit`.
 
-        This is so if an execution has several steps, or if the batches come from a data set.
+        In training, this is so if an execution has several steps, or if the batches come from a data set.
         """
-        return self.steps > 1 or isinstance(feed, ArrayFeed)
+        return feed.target is not None and (self.steps > 1 or isinstance(feed, ArrayFeed))
 
     def copy_in(self, batch: Any) -> Any:
         """Copies the batches of an execution to the device."""
@@ -317,7 +317,7 @@ class Run(CellRun):
         assert settings is not None
         super().__init__(cell, data_folder, backend)
         self.feed = feed_of(cell, "train" if self.trains else "test", data_folder)
-        self.fetches_inside = self.trains and backend.fetches_inside(self.feed)
+        self.fetches_inside = backend.fetches_inside(self.feed)
         self.copies_inside = backend.num_devices > 1  # TensorFlow's iterator copies the parts of a batch to the devices
         if settings.jit_compile:  # XLA compiles each size; without XLA, TensorFlow compiles once for all sizes
             self.serving_sizes = powers_up_to(cell.batch_size)
@@ -327,13 +327,14 @@ class Run(CellRun):
         self.samples_per_execution = cell.batch_size * settings.steps_per_execution
         if self.goal is not None:
             self.goal.begin(Span.build)
+        make_optimizer = optimizer_named(cell.model.optimizer, networks.OPTIMIZERS)
         start = time.perf_counter()
         with backend.strategy.scope():
             self.network = network = networks.network_of(cell, self.shape, self.num_classes)
             dtype = FORMATS[cell.precision].stored if is_random(cell) else "uint8"
             self.model = networks.model_of(network, dtype)
             self.model.compile(
-                optimizer=networks.optimizer_of(cell.model) if self.trains else None,
+                optimizer=make_optimizer(learning_rate=cell.model.learning_rate) if self.trains else None,
                 loss=networks.loss_of(cell.model, network, dtype),
                 metrics=networks.metrics_of(cell.model, network) if self.fits and self.trains else None,
                 jit_compile=settings.jit_compile,
@@ -370,7 +371,7 @@ class Run(CellRun):
     def _train_to_goal(self, goal: GoalRun) -> None:
         tested = self.test_feed
         self.test_feed = feed_of(self.cell, VALIDATION, self.data_folder)
-        epochs = (self.backend.executions(self.feed, labelled=True) for _ in range(self.cell.epochs))
+        epochs = (self.backend.executions(self.feed) for _ in range(self.cell.epochs))
         batches = chain.from_iterable(epochs)
         while not goal.is_over:
             goal.train(self, ExecutionStep(self, self.execute, goal.interval_of(batches)))
@@ -399,14 +400,14 @@ class Run(CellRun):
     def new_step(self) -> ExecutionStep:
         if self.trains and self.fits:
             self.model.reset_metrics()
-        executions = self.backend.executions(self.feed, labelled=self.trains)
+        executions = self.backend.executions(self.feed)
         if self.cell.data.pipeline == Pipeline.device:
             executions = cycle([self.backend.copy_in(next(executions))])
         return ExecutionStep(self, self.execute, executions)
 
     def new_test_step(self) -> ExecutionStep:
         self.model.reset_metrics()
-        return ExecutionStep(self, self.test, self.backend.executions(self.test_feed, labelled=True))
+        return ExecutionStep(self, self.test, self.backend.executions(self.test_feed))
 
     def requests(self, num: int) -> list[NDArray[Any]]:
         cell = replace(self.cell, batch_size=1)
@@ -470,8 +471,10 @@ class Run(CellRun):
         cell = replace(self.cell, precision=precision)
 
         def run(batch: NDArray[Any], seed: int) -> Output:
+            floats = batch / np.float32(255) if batch.dtype == np.uint8 else batch.astype(np.float32)
             with tf.device("/CPU:0"):
-                return [numbers_of(networks.reference(cell, batch, self.shape, self.num_classes))]
+                network = networks.network_of(cell, self.shape, self.num_classes)
+                return [numbers_of(np.asarray(network(floats, training=False)))]
 
         return run
 

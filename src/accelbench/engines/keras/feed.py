@@ -34,7 +34,7 @@ class ArrayFeed:
         images = np.asarray(arrays.images)
         targets: dict[str, NDArray[Any]] = {"labels": np.asarray(arrays.labels, dtype=np.int32), "images": images}
         self.arrays = (images,) if target is None else (images, targets[target])
-        self.order, self.num_samples = order, order.num_samples
+        self.target, self.order, self.num_samples = target, order, order.num_samples
         self.num_batches = None if order.endless else len(order)  # batches in an epoch
 
     def __iter__(self) -> Iterator[Batch]:

@@ -7,12 +7,10 @@ from functools import partial
 from typing import Any
 
 import keras
-import numpy as np
 from keras import layers, losses, ops, optimizers
-from numpy.typing import NDArray
 
 from accelbench.engines.formats import FORMATS
-from accelbench.engines.images import Shape, channels_first, optimizer_named
+from accelbench.engines.images import Shape, channels_first
 from accelbench.engines.networks import layers_of
 from accelbench.schema.cell import Cell, ModelSpec
 from accelbench.schema.measurement import Work
@@ -78,14 +76,6 @@ def network_of(cell: Cell, shape: Shape, num_classes: int) -> keras.Sequential:
     return network
 
 
-def reference(cell: Cell, images: NDArray[Any], shape: Shape, num_classes: int) -> NDArray[Any]:
-    """Builds the cell's network again. Returns its output for `images`, which have the format of the feed's images."""
-    network = network_of(cell, shape, num_classes)
-    floats = images / np.float32(255) if images.dtype == np.uint8 else images.astype(np.float32)
-    output: NDArray[Any] = ops.convert_to_numpy(network(floats, training=False))
-    return output
-
-
 def _drawn(cell: Cell, precision: Precision, shape: Shape, num_classes: int) -> keras.Sequential:
     set_policy(precision)
     keras.utils.set_random_seed(cell.seed)
@@ -96,11 +86,6 @@ def model_of(network: keras.Sequential, dtype: str) -> keras.Sequential:
     """Wraps the network so that it accepts images of `dtype`. The wrapper scales uint8 images to floats from 0 to 1."""
     scale = [layers.Rescaling(1 / 255)] if dtype == "uint8" else []
     return keras.Sequential([keras.Input(network.input_shape[1:], dtype=dtype), *scale, network])
-
-
-def optimizer_of(model: ModelSpec) -> keras.Optimizer:
-    """Makes the model's optimiser."""
-    return optimizer_named(model.optimizer, OPTIMIZERS)(learning_rate=model.learning_rate)
 
 
 def loss_of(spec: ModelSpec, network: keras.Sequential, dtype: str) -> Any:

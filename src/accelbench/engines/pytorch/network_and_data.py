@@ -9,7 +9,6 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -88,20 +87,20 @@ class Images:
 
     def example(self) -> Any:
         """Returns a full batch. It repeats a few images (random or of the test set). In training, all labels are 0."""
-        images = self._first_images(NUM_EXAMPLES)
+        images = self._first_images()
         images = images[torch.arange(self.num_samples) % len(images)]
         return (images, torch.zeros(self.num_samples, dtype=torch.int64)) if self.trains else (images,)
 
-    def _first_images(self, most: int) -> Tensor:
-        num = min(most, self.num_samples)
+    def _first_images(self) -> Tensor:
+        num = min(NUM_EXAMPLES, self.num_samples)
         if isinstance(self.feed, DrawnFeed):
             images: Tensor = self.feed.batches[0][0].cpu()
             return images[:num]
-        return torch.as_tensor(np.asarray(load_split(self.data_folder, "test").images[:num]))
+        return torch.from_numpy(load_split(self.data_folder, "test").images[:num])
 
     def unseen(self) -> tuple[Any, bool]:
         """Returns a batch of noise, and True: it differs from all measured batches. In training, it has labels."""
-        like = self._first_images(1)
+        like = self._first_images()
         images = unseen_images(self.num_samples, tuple(like.shape[1:]), floats=like.is_floating_point())
         inputs = torch.from_numpy(images).to(like.dtype)
         return ((inputs, torch.randint(self.num_classes, (self.num_samples,))) if self.trains else (inputs,)), True

@@ -1,15 +1,10 @@
 """The host process of cells that run on PyTorch."""
 
-import re
-import sys
 from contextlib import suppress
-from functools import cache
-from itertools import product
 from pathlib import Path
 
 from accelbench.devices.gpu import IN_ORDER
 from accelbench.engines.registry import HostSpec
-from accelbench.errors import UserError
 from accelbench.schema.cell import Cell
 from accelbench.schema.vocab import Device, Library, Mode
 
@@ -44,15 +39,13 @@ def host_spec(cell: Cell) -> HostSpec:
     return HostSpec(ENGINE, preload, environment, prober=PROBER)
 
 
-@cache
-def _named(*paths: str) -> frozenset[str]:
+def _named(*paths: str) -> list[str]:
     """Returns the packages in `SLOW` whose names occur in the source files of the user's code.
 
-    `paths` are dotted paths, such as `nets.Net`. Their files are read as text, and not imported.
+    `paths` are dotted paths, such as `nets.Net`. Their files in this folder are read as text, and not imported.
     """
-    words: set[str] = set()
-    for path, place in product(paths, ["", *sys.path]):
-        file = Path(place, path.rpartition(".")[0].replace(".", "/") + ".py")
-        with suppress(OSError, UserError):
-            words.update(re.findall(r"\w+", file.read_bytes().decode(errors="replace")))
-    return frozenset(words.intersection(SLOW))
+    text = ""
+    for path in paths:
+        with suppress(OSError):
+            text += Path(path.rpartition(".")[0].replace(".", "/") + ".py").read_text(errors="replace")
+    return [name for name in SLOW if name in text]
