@@ -17,7 +17,6 @@ def test_reads_what_the_plan_names_in_its_order_and_names_the_other_records(tmp_
     assert (found.suite, found.title, found.study, found.notes) == ("nets", "Five networks on MNIST", "001", [])
     outcomes = [(cell.cell.model.name, cell.outcome) for cell in found.cells]
     assert outcomes == [("cnn", "ok"), ("mlp", "ok"), ("rnn", "not run yet")]
-    assert found.records[0].environment is found.records[1].environment  # very many would fill the memory
     assert (found.cells[2].row["model"], found.cells[2].row["samples_per_s"]) == ("rnn", None)
     orphans = [maker.ok(maker.cell(batch_size=2**i), 10) for i in range(4)]
     names = sorted(record.write(each, folder).name for each in orphans)

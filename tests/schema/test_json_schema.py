@@ -6,11 +6,9 @@ import json
 import fastjsonschema
 import pytest
 
-from accelbench.answers.cells import Process, cells_of, process_rows
 from accelbench.cli import main
 from accelbench.schema import json_schema
 from accelbench.schema.record import SCHEMA_VERSION
-from fakes import make_served, make_trained
 from report.conftest import Maker
 
 
@@ -27,19 +25,6 @@ def test_the_command_prints_schemas_that_a_record_and_a_plan_fit(written, capsys
         schema = json.loads(capsys.readouterr().out)
         fastjsonschema.validate(schema, written[is_plan])
         assert f"schema {SCHEMA_VERSION}" in schema["title"]
-
-
-def test_the_rows_of_all_kinds_of_processes_fit_their_schema(capsys):
-    assert main(["export", "--format", "processes-schema"]) == 0
-    schema = json.loads(capsys.readouterr().out)
-    assert schema["$id"] == f"urn:accelbench:processes:{SCHEMA_VERSION}"
-    records = [*Maker().everything()[0], make_served(), make_trained(9.0), make_trained(None)]
-    rows = list(process_rows(cells_of([Process.of(one, folder="runs") for one in records])))
-    assert [*rows[0]] == [*schema["items"]["properties"]]
-    fastjsonschema.validate(schema, rows)
-    for column, value in (("precision", "fp31"), ("batch_size", "many"), ("samples_per_s", [])):
-        with pytest.raises(fastjsonschema.JsonSchemaException, match=column):
-            fastjsonschema.validate(schema, [rows[0] | {column: value}])
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,6 @@ import pytest
 
 from accelbench.engines.registry import SUBSTITUTING
 from accelbench.schema import secrets
-from accelbench.schema.record import NAMING, cleared
 from accelbench.schema.serialize import ENUMERATED, plain, without_secrets
 from accelbench.schema.vocab import Status
 from tests.sinks.samples import cell, measurement
@@ -127,10 +126,9 @@ def test_no_field_of_a_record_keeps_a_secret(monkeypatch):
     monkeypatch.setenv("SERVICE_TOKEN", ODD)
     values = plain(make_record(status=Status.failed, measurement=measurement(cell()), environment={"variables": {}}))
     values["environment"] = {"variables": {"XLA_FLAGS": "x"}, "versions": {"torch": "2"}, "git": {"a": "b"}}
-    texts = planted({name: part for name, part in values.items() if name not in NAMING})
+    texts = planted({name: values[name] for name in ("measurement", "environment", "data")})
     assert "9Z" in json.dumps(texts)
-    for shown in (cleared(texts), without_secrets(texts)):
-        assert "9Z" not in json.dumps(shown, ensure_ascii=False)
+    assert "9Z" not in json.dumps(without_secrets(texts), ensure_ascii=False)
 
 
 @pytest.mark.timeout(30)

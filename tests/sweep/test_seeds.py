@@ -20,7 +20,7 @@ def test_of_each_seed_all_settings_run_before_those_of_the_next_one():
     ("words", "told"),
     [
         ("best --target 97 model=mlp", "--target 97: should be an accuracy above 0 and at most 1, such as 0.97"),
-        ("best --target many model=mlp", "--target many: should be a number"),
+        ("best --target many model=mlp", "argument --target: invalid float value: 'many'"),
         ("best --target 0.9 --seeds 0 model=mlp", "--seeds: should be at least 1"),
         (f"best --target 0.9 --seeds {'9' * 4300} model=mlp", "--seeds: makes more than 10,000 cells: "),
         ("best --seeds 6 runs/mine", "--seeds: needs --target"),

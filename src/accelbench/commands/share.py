@@ -20,7 +20,7 @@ from accelbench.project import workplace
 
 # The same as in `report.export`. Help texts do not import that module, since it takes long.
 FORMATS = ("bencher", "github-action-benchmark", "pytorch", "csv", "json")
-SCHEMAS = ("record-schema", "plan-schema", "processes-schema")  # `json_schema` has a function for each
+SCHEMAS = ("record-schema", "plan-schema")  # `json_schema` has a function for each
 REPLAY = """\
 Measures and compares the two cells of each claim, like `compare --run`, in 5 fresh, interleaved processes each.
   holds         the claimed verdict (faster, or the same) is right here
@@ -43,16 +43,13 @@ Exit status 1: a claim does not hold, or no claim holds.
 )
 def export(chosen: Namespace, console: Console) -> int:
     """Prints or writes the numbers, or the schema of a file."""
-    from accelbench.report.export import columns, exported
+    from accelbench.report.export import exported
     from accelbench.report.read import read_all
     from accelbench.schema import json_schema
     from accelbench.schema.serialize import json_text, writing
 
     if chosen.format in SCHEMAS:
-        from accelbench.settings.compose import one_cell
-
-        of_rows = [columns(one_cell("model=mlp")[0])] if chosen.format == "processes-schema" else []
-        print(json_text(getattr(json_schema, chosen.format.partition("-")[0])(*of_rows)), end="")
+        print(json_text(getattr(json_schema, chosen.format.partition("-")[0])()), end="")
         return 0
     if chosen.format not in FORMATS:
         raise UnknownChoiceError("--format", chosen.format, FORMATS + SCHEMAS)

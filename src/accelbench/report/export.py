@@ -12,13 +12,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from accelbench.answers.cells import CELL, COUNTS, MeasuredCell, Process, process_rows
+from accelbench.answers.cells import MeasuredCell, process_rows
 from accelbench.answers.time_to_goal import target_answers
 from accelbench.judging.row import warnings_of
 from accelbench.presentation import counted, significant
 from accelbench.report import csv_file
 from accelbench.report.read import Sweep, cells_in
-from accelbench.schema.cell import Cell
 from accelbench.schema.record import Row
 from accelbench.schema.vocab import Mode
 
@@ -161,11 +160,6 @@ def pytorch(numbers: Sequence[Published]) -> str:
 def tables(sweeps: Sequence[Sweep]) -> dict[str, Iterator[Row]]:
     """Maps the names cells.csv and processes.csv to their rows."""
     return {CELLS: csv_file.rows(sweeps), PROCESSES: process_rows(cells_in(sweeps))}
-
-
-def columns(cell: Cell) -> list[str]:
-    """The columns of processes.csv. They are the same for all cells."""
-    return [*Process(cell=cell, name="", label="", record=None).row, CELL, COUNTS]
 
 
 def everything(sweeps: Sequence[Sweep]) -> str:

@@ -3,18 +3,16 @@
 The description of a setting is its help.
 """
 
-from collections.abc import Sequence
 from typing import Any, is_typeddict
 
 import msgspec
 
 from accelbench.schema import cell, measurement, plan_file
 from accelbench.schema import record as record_file
-from accelbench.schema.cell import Cell
 from accelbench.schema.measurement import Environment
 from accelbench.schema.plan_file import PlanFile
 from accelbench.schema.record import SCHEMA_VERSION, Record
-from accelbench.schema.setting import KEY, declared
+from accelbench.schema.setting import KEY
 
 DRAFT = "http://json-schema.org/draft-07/schema#"
 REFERENCE = "#/definitions/{name}"
@@ -44,18 +42,6 @@ def plan() -> Schema:
     entry["properties"] |= {"cell_id": {"type": "string"}, "record": entry["properties"].pop("record_name")}
     entry["required"] = ["cell", "cell_id", "label", "record"]
     return _headed("plan", {**whole, "definitions": definitions})
-
-
-def processes(columns: Sequence[str]) -> Schema:
-    """Returns the schema of the entry `processes` in the output of `export --format json`. It has processes.csv's rows.
-
-    A row has the columns `columns`. If a value is unknown, it is null. A later release may have more columns.
-    """
-    kinds = {setting.column: setting.kind for setting in declared(Cell) if setting.texts.column}
-    types = [kinds.get(name, float | str | bool) | None for name in columns]
-    schemas, definitions = msgspec.json.schema_components(types, ref_template=REFERENCE)
-    row = {"type": "object", "properties": dict(zip(columns, schemas, strict=True)), "required": [*columns]}
-    return _headed("processes", {"type": "array", "items": row, "definitions": definitions})
 
 
 def _definitions(*classes: Any) -> dict[str, Schema]:

@@ -1,7 +1,6 @@
 """A record is a JSON file with everything that accelbench stores about one cell, including the raw samples."""
 
 import contextlib
-import functools
 import os
 import reprlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -17,19 +16,15 @@ from accelbench.project import shown
 from accelbench.schema.cell import Cell, id_of
 from accelbench.schema.measurement import Data, Ended, Environment
 from accelbench.schema.ranges import Seconds
-from accelbench.schema.secrets import masker
 from accelbench.schema.serialize import (
     canonical_json,
-    dumps,
     load,
-    loads,
     plain,
     read_json,
     refuse_unknown,
     safe,
     write_json,
 )
-from accelbench.schema.text import MAX_REASON, beginning, one_line
 from accelbench.schema.vocab import Status
 
 SCHEMA_VERSION = 8
@@ -48,9 +43,6 @@ CODE = ("code", "files")
 
 RecordName = Annotated[str, Meta(pattern="^[0-9a-f]{12}-[0-9a-f]{8}$")]  # `Record.name`
 MAX_NAMED = 5  # unreadable files that a message names
-
-# Fields of a record that name it or its cell. They hold settings. Settings that look like secrets are refused earlier.
-NAMING = {"cell", "cell_id", "label", "identity", "status", "started_at", "sweep_id", "schema_version"}
 
 Value = str | float | int | bool | None
 Row = dict[str, Any]  # column -> published number (`Value`) of a record; see `judging.row.summarise`
@@ -109,27 +101,22 @@ class Record(Ended):
         return (is_partial or self.status == Status.timeout) and self.cell.timeout_s < timeout_s
 
     def to_json(self) -> dict[str, Any]:
-        """Converts the record to plain JSON values, with the cell's id and label. Secrets are replaced by ***."""
-        values = cleared(plain(self))
+        """Converts the record to plain JSON values, with the cell's id and label."""
+        values = plain(self)
         return {"cell_id": self.cell.id, "label": self.label, "cell": values["cell"], **values}
 
 
 def from_values(values: Mapping[str, Any]) -> Record:
     """Makes a record from `values`, which `Record.to_json` has made. The record's texts are safe to show.
 
-    Several records may share one environment object.
-
     Raises TypeError, ValueError, KeyError: `values` are no record of this schema, or they contradict each other. The
     message names the field.
     """
     check_readable(values["schema_version"])
-    parts = safe({name: part for name, part in values.items() if name not in ("cell_id", "environment")})
-    if isinstance(reason := parts["reason"], str):
-        parts["reason"] = beginning(one_line(reason), MAX_REASON)
-    environment = read_environment(dumps(values["environment"]))
-    record = load(Record, {**parts, "environment": environment})
+    parts = safe({name: part for name, part in values.items() if name != "cell_id"})
+    load(Environment, parts["environment"], "environment")
+    record = load(Record, parts)
     refuse_unknown(parts["cell"], plain(record.cell), "cell")  # without the setting it would be another cell
-    vars(record)["environment"] = environment  # the shared object, not the copy that `load` made
     vars(record.cell)["id"] = id_of(values["cell"])
     if values["cell_id"] != record.cell.id:
         raise ValueError("cell_id: should be the digest of the cell's settings")
@@ -141,21 +128,6 @@ def from_values(values: Mapping[str, Any]) -> Record:
     ):
         raise ValueError("measurement: an ok record should have blocks, epochs, requests or a target")
     return record
-
-
-def cleared(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Replaces secrets in a record's JSON values by ***. Settings and names stay as they are."""
-    hide = masker()
-    return {name: part if name in NAMING else safe(part, hide) for name, part in values.items()}
-
-
-# Records of a sweep have the same environment. It is checked once, and is one object for all of them.
-@functools.lru_cache(256)
-def read_environment(text: bytes) -> Mapping[str, Any]:
-    """Reads an environment from the JSON `text`. Raises ValueError: `text` is not an environment."""
-    values: Mapping[str, Any] = safe(loads(text))
-    load(Environment, values, "environment")
-    return values
 
 
 def write(record: Record, folder: Path) -> Path:

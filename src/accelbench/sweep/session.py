@@ -289,7 +289,7 @@ class Session:
         wall_s = time.perf_counter() - start_s
         status = outcome.status
         reason = outcome.reason
-        measured = outcome.measurement
+        measured = without_secrets(outcome.measurement)
         ceilings = self._prober.after(cell, measured, item.label)
         if measured is not None:
             reason = judge(cell, measured, ceilings)
@@ -314,7 +314,7 @@ class Session:
             reason=reason,
             error=outcome.error,
             user_error=outcome.user_error,
-            measurement=without_secrets(measured),
+            measurement=measured,
             system=outcome.system,
             cell=cell,
             label=item.label,
