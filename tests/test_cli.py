@@ -298,7 +298,7 @@ def test_a_comparison_goes_on_after_ctrl_c_and_measures_nothing_twice(faulty, mo
     assert "same       +0.0 %" in capsys.readouterr().out
     time.sleep(1)  # a sweep is named by the second in which it starts
     assert main(["compare", *further]) == 0
-    assert f"all 10 processes have their records in {folder}, so nothing is measured" in capsys.readouterr().out
+    assert "10 of 10 cells have their record already." in capsys.readouterr().out
     assert (len(measured), len(set(measured))) == (11, 10)
 
 

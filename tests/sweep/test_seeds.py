@@ -25,7 +25,7 @@ def test_of_each_seed_all_settings_run_before_those_of_the_next_one():
         (f"best --target 0.9 --seeds {'9' * 4300} model=mlp", "--seeds: makes more than 10,000 cells: "),
         ("best --seeds 6 runs/mine", "--seeds: needs --target"),
         ("best --target 0.9 --serve --latency-ms 5", "--serve: can't be used with --target"),
-        ("best --target 0.9 runs/mine", "best: with --target, give name=value,value and no folder"),
+        ("best --target 0.9 runs/mine", "runs/mine: not readable as name=value"),
         ("best --target 0.9 model=mlp repeats=2", "repeats: is decided by --target and --seeds, so leave it out"),
         ("best --target 0.9 model=mlp protocol=fit", "protocol: is decided by --target and --seeds, so leave it out"),
         ("compare --target 0.9 a b", "--target: needs --run"),

@@ -42,7 +42,6 @@ RULES = (
     Rule("by !search", "--by: needs --search"),
     Rule("search !budget", "--search: needs --budget, such as --budget 5m"),
     Rule("serve !latency_ms", "--serve: needs --latency-ms, such as --latency-ms 50"),
-    Rule("mode not_settings", "best: with {mode}, give name=value,value and no folder"),
     Rule("!mode not_a_folder", f"best: expects the folder of records. Settings such as model=cnn are only for {MODES}"),
 )
 
@@ -88,7 +87,6 @@ RULES = (
 def best(chosen: Namespace, console: Console) -> int:
     """Recommends settings from records, or by the search that a flag names."""
     settings = ["=" in word for word in chosen.words]
-    chosen.not_settings = not all(settings)
     chosen.not_a_folder = any(settings) or len(settings) > 1
     modes = {
         "--search": chosen.search,

@@ -146,9 +146,6 @@ def _measure(names: list[str], chosen: Namespace, terms: "Terms", console: Conso
             comparison.check_decided([], terms)
             return 0
         result = sweep.run(runs.cells, options, console, hosts=hosts)
-    if all(record.sweep_id != result.sweep_id for record in result.records):
-        have = f"all {len(runs.cells)} processes have their records in {project.shown(result.folder)}"
-        say(console, f"{have}, so nothing is measured. To measure again, give a different out=")
     interleaved.save_comparison(runs, (names[0], names[1]), result.records, result.folder)
     result.check_request()
     if result.num_unexpected:  # a failure decides the exit status
@@ -193,8 +190,6 @@ def regressions(chosen: Namespace, console: Console) -> int:
 def bisect(chosen: Namespace, console: Console) -> int:
     """Searches the commits between GOOD and BAD."""
     budget_s = budget_in_s(chosen, "15m")
-    if wrong := [word for word in chosen.words if word.startswith("-")]:
-        raise UserError(f"{wrong[0]}: flags of bisect go before --")
     from accelbench.lifeline import ending_as_ctrl_c
     from accelbench.search.bisect import bisect
 
