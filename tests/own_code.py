@@ -9,7 +9,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from accelbench.devices import malloc_thresholds
+from accelbench.devices import allocators
 
 
 class Tokens(nn.Module):
@@ -239,7 +239,7 @@ def wide(batch_size, log):
 
 def with_thresholds(output, batch):
     """A loss that notes from which size on malloc maps a block, in bytes, in each step."""
-    _, mapped = malloc_thresholds._values()
+    _, mapped = allocators.threshold_values()
     with open(with_thresholds.log, "a") as log:
         print(mapped, file=log)
     return output.square().mean()

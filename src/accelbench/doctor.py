@@ -28,7 +28,7 @@ from accelbench.schema.cell import Cell, DataSpec, KerasSettings, ModelSpec
 from accelbench.schema.vocab import STEP_MODES, Device, Engine, Mode, Precision, Protocol
 from accelbench.settings.compose import one_cell
 from accelbench.settings.config import SweepOptions
-from accelbench.stats.means import student_quantile
+from accelbench.stats.intervals import student_quantile
 from accelbench.sweep import run as sweep
 from accelbench.sweep.interleaved import shuffled_runs
 from accelbench.sweep.prober import PROBING_ENGINE, Prober, Quiet

@@ -10,7 +10,7 @@ from typing import Any
 from rich.console import Console
 
 from accelbench import project
-from accelbench.cluster import dispatch
+from accelbench.cluster import controller
 from accelbench.commands import show
 from accelbench.isolation.hosts import Hosts
 from accelbench.judging.verdict import is_retried
@@ -44,7 +44,7 @@ class Suite:
     def measure(self, console: Console, hosts: Hosts, **how: Any) -> None:
         """Measures every cell without a record. Raises UserError when `sweep.run.run` does."""
         project.check_inside(self.folder, self.root)
-        dispatch.run(list(self.cells.values()), self.options, console, self.folder, hosts=hosts, **how)
+        controller.run(list(self.cells.values()), self.options, console, self.folder, hosts=hosts, **how)
 
 
 def suites(root: Path, names: Sequence[str] | None = None) -> list[Suite]:

@@ -17,7 +17,6 @@ CEILINGS = "ceilings.json"  # highest speeds that a probe reached on each device
 PLAN = "plan.json"  # cells of a sweep
 CONFIRMED = "confirmed"  # folder beside results/ for repeats that decide which of two cells is faster
 RESULTS, RUNS = "results", "runs"  # folder of the pipeline's records; folder of the command line's records
-CLUSTER = ".accelbench"  # folder of the files that the jobs of a cluster share while they measure
 RECORD_FOLDERS = (RESULTS, CONFIRMED, RUNS)  # folders of a project's records
 SAFETENSORS = ".safetensors"  # ending of files of weights
 REQUESTS = ".requests.npy"  # ending of the file beside a record with the raw times of its requests

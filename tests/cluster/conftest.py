@@ -59,12 +59,13 @@ class Commands:
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
 
-    def records(self, name):
-        records = [json.loads(path.read_text()) for path in (self.folder / "runs" / name).glob("*-*.json")]
-        return sorted(records, key=lambda record: record["label"])
+    def files(self, name):
+        """Name -> content of the records in runs/`name`."""
+        return {path.name: path.read_bytes() for path in (self.folder / "runs" / name).glob("*-*.json")}
 
-    def finished(self, name):
-        return list((self.folder / ".accelbench/runs" / name).glob("round-*/part-*/finished/*.json"))
+    def records(self, name):
+        records = [json.loads(content) for content in self.files(name).values()]
+        return sorted(records, key=lambda record: record["label"])
 
     def jobs(self):
         """Job -> its state and node, of all that have not ended."""
@@ -81,7 +82,7 @@ class Commands:
 
     def until_mid_cell(self, name):
         """Waits until a cell has its record and the next one is measured."""
-        self.until(lambda: self.finished(name))
+        self.until(lambda: self.files(name))
         time.sleep(1.0)
 
 

@@ -4,10 +4,9 @@ import os
 import subprocess
 import sys
 from functools import partial
-from pathlib import Path
 
 from accelbench.cluster import job as on_node
-from accelbench.cluster.controller import ClusterEngine
+from accelbench.cluster.job import ClusterEngine
 from accelbench.isolation.hosts import Hosts
 from fakes import TESTS, faulty_host
 
@@ -18,29 +17,21 @@ class ProcessEngine(ClusterEngine):
     name = "processes"
 
     def __init__(self, num_jobs=1):
-        self.num_jobs, self.needs = num_jobs, []
+        self.num_jobs = num_jobs
         self.processes = {}  # by job
 
-    def submit(self, parts, need, job_name):
-        for part in parts:
-            variables = {**os.environ, "PYTHONPATH": str(TESTS), "ACCELBENCH_LOCK": str(part)}
-            process = subprocess.Popen([sys.executable, __file__, str(part)], env=variables)
-            self.processes[str(process.pid)] = process
-            self.needs.append(str(need))
-            yield str(process.pid)
+    def submit(self, part, need, job_name):
+        variables = {**os.environ, "PYTHONPATH": str(TESTS), "ACCELBENCH_LOCK": str(part)}
+        process = subprocess.Popen([sys.executable, __file__, str(part)], env=variables)
+        self.processes[str(process.pid)] = process
+        return str(process.pid)
 
-    def states(self, jobs, job_name):
-        return {job: "RUNNING" for job in jobs if self.is_alive(job)}
-
-    def is_alive(self, job):
-        if job in self.processes:
-            return self.processes[job].poll() is None
-        return Path(f"/proc/{job}").exists()  # of another controller
+    def states(self, job_name):
+        return {job: "RUNNING" for job, process in self.processes.items() if process.poll() is None}
 
     def cancel(self, jobs):
         for job in jobs:
-            if self.is_alive(job):
-                os.kill(int(job), 15)
+            self.processes[job].terminate()
 
 
 if __name__ == "__main__":

@@ -10,16 +10,14 @@ import signal
 import sys
 import threading
 import time
-from unittest.mock import Mock
 
 import pytest
 from rich.console import Console
 
-from accelbench.cluster import controller, dispatch
-from accelbench.cluster.controller import shared_folder, shares
+from accelbench.cluster import controller
+from accelbench.cluster.controller import shares
 from accelbench.errors import UserError
 from accelbench.lock import hold
-from accelbench.project import workplace
 from accelbench.schema.vocab import Device, Status
 from accelbench.settings.config import Executor, ExecutorConfig, Retry
 from cluster.jobs import ProcessEngine
@@ -27,7 +25,7 @@ from fakes import make_cell, make_options
 
 OPTIONS = make_options(executor=ExecutorConfig(name=Executor.slurm))
 SIZES = (1, 2, 4, 8)
-SHARED = ".accelbench/runs/test"
+SHARED = "runs/test/.jobs"
 
 
 @pytest.fixture(autouse=True)
@@ -41,10 +39,10 @@ def swept(project, monkeypatch):
 
     def swept(cells, num_jobs=1, processes=None, error=None, match=None, **options):
         processes = processes or ProcessEngine(num_jobs)
-        monkeypatch.setattr(dispatch, "engine_of", lambda executor: processes)
+        monkeypatch.setattr(controller, "engine_of", lambda executor: processes)
         console, result = Console(file=io.StringIO(), width=300), None
         with pytest.raises(error, match=match) if error else contextlib.nullcontext():
-            result = dispatch.run(cells, dataclasses.replace(OPTIONS, **options), console, hosts=None)
+            result = controller.run(cells, dataclasses.replace(OPTIONS, **options), console, hosts=None)
         return result, console.file.getvalue(), processes
 
     return swept
@@ -56,7 +54,7 @@ def stopped(swept):
 
     def stopped(error=UserError, match="1 of 1 cells have no record", cells=None, **does):
         processes = ProcessEngine()
-        vars(processes).update({"submit": lambda parts, need, job_name: ["0"]} | does)
+        vars(processes).update({"submit": lambda part, need, job_name: "0"} | does)
         return swept(cells or cells_of(1), processes=processes, error=error, match=match)[1]
 
     return stopped
@@ -71,7 +69,7 @@ def files(project):
 
 
 def rounds(project):
-    return list((project / SHARED).glob("round-*"))
+    return [path for path in (project / SHARED).glob("*") if path.is_dir()]
 
 
 @pytest.mark.parametrize(
@@ -88,61 +86,37 @@ def test_each_cell_has_one_job(num_repeats, num_jobs, expected):
     assert [[(cell.repeat, cell.batch_size) for cell in part] for part in shares(cells, num_jobs)] == expected
 
 
-def test_runs_may_be_a_link_to_another_disk(project, tmp_path_factory):
-    place, disk = workplace(), tmp_path_factory.mktemp("disk")
-    (project / "runs").symlink_to(disk)
-    for folder in (disk / "mine/all", project / "runs/mine/all"):
-        assert shared_folder(place, folder) == place.root / ".accelbench/runs/mine/all"
-    linked = dataclasses.replace(place, root=tmp_path_factory.mktemp("links") / "project")
-    linked.root.symlink_to(place.root)
-    assert shared_folder(linked, disk / "mine") == linked.root / ".accelbench/runs/mine"
-
-
 def test_a_sweep_by_a_job_leaves_the_records_of_each_cell_and_nothing_else(project, swept):
     result, text, _ = swept(cells_of(1, 2))
     assert [(record.cell.batch_size, record.status) for record in result.records] == [(1, Status.ok), (2, Status.ok)]
     assert {name.partition(".")[0] for name in files(project)} == {record.name for record in result.records}
-    assert rounds(project) == []
-    assert (project / SHARED).stat().st_mode & 0o777 == 0o700  # submitit's pickles are code
+    assert not (project / SHARED).exists()
     assert "2 ok" in text
 
 
-def test_a_refused_job_cancels_those_of_other_groups(stopped):
+def test_a_refused_job_cancels_those_of_other_groups(project, stopped):
     cancelled = []
 
-    def refuse(parts, need, job_name):
+    def refuse(part, need, job_name):
+        assert (project / SHARED).stat().st_mode & 0o777 == 0o700  # submitit's pickles are code
         if str(need) == "gpu":
             raise UserError("executor=slurm: refused")
-        return ["0"]
+        states[job_name] = {"0": "running"}
+        return "0"
 
+    states = {}
     cells = [*cells_of(1), make_cell(device=Device.gpu)]
-    stopped(match="refused", cells=cells, submit=refuse, cancel=cancelled.extend)
+    has = {"submit": refuse, "states": lambda job_name: states.get(job_name, {}), "cancel": cancelled.extend}
+    stopped(match="refused", cells=cells, **has)
     assert cancelled == ["0"]
-
-
-def test_a_job_is_on_disk_as_soon_as_it_is_known_and_an_interrupt_cancels_the_unknown_too(project, stopped):
-    cancelled, on_disk = [], []
-
-    def submit(parts, need, job_name):
-        yield "0"
-        on_disk.extend(json.loads((rounds(project)[0] / "jobs.json").read_text()))
-        raise KeyboardInterrupt
-
-    def states(jobs, job_name):
-        return {"7": "running"} if job_name.startswith("accelbench-test-") else {}
-
-    stopped(KeyboardInterrupt, None, submit=submit, cancel=cancelled.extend, states=states)
-    assert on_disk == ["0"]
-    assert cancelled == ["0", "7"]
 
 
 def test_jobs_of_an_earlier_start_are_waited_for_and_not_submitted_again(stopped):
     """As when a controller is killed."""
-    stopped(KeyboardInterrupt, None, submit=Mock(side_effect=KeyboardInterrupt))
     submitted, answers = [], iter([{"7": "running"}] * 4)
     text = stopped(
-        submit=lambda parts, need, job_name: submitted.append(job_name) or [],
-        states=lambda jobs, job_name: next(answers, {}),
+        submit=lambda part, need, job_name: submitted.append(job_name) or "0",
+        states=lambda job_name: next(answers, {}),
     )
     assert "Waiting for 1 job of an earlier start" in text
     assert len(submitted) == 1  # after it had ended without a record
@@ -155,11 +129,11 @@ def test_a_second_controller_of_one_folder_is_refused(project, stopped):
 
 
 def test_the_logs_of_jobs_that_ended_early_are_named_and_kept(project, stopped):
-    def submit(parts, need, job_name):
-        (parts[0].parent / "0.err").write_text("out of memory")
-        return ["0"]
+    def submit(part, need, job_name):
+        (part.parent / "0.err").write_text("out of memory")
+        return "0"
 
-    message = rf"1 of 1 cells have no record: their jobs ended early: see the logs in {SHARED}\. The same"
+    message = rf"1 of 1 cells have no record: their jobs ended early: see the logs in {SHARED}/\S+\. The same"
     stopped(match=message, submit=submit)
     (spread,) = rounds(project)
     assert (spread / "0.err").exists()
@@ -178,7 +152,6 @@ def test_a_second_start_measures_what_is_new_and_what_failed_if_asked_for(projec
     changed = {name for name in before if files(project)[name] != before[name]}
     (failed,) = (f"{record.name}.json" for record in result.records if record.status == Status.failed)
     assert changed == {failed}
-    assert (project / SHARED / "replaced" / failed).read_bytes() == before[failed]
 
 
 @pytest.mark.slow
@@ -188,7 +161,7 @@ def test_a_job_that_is_ended_loses_no_record_leaves_none_of_a_cut_off_cell_and_g
     processes = ProcessEngine()
 
     def end_after_first():
-        while not list((project / SHARED).glob("round-*/part-*/finished/*-*.json")):
+        while not files(project):
             time.sleep(0.02)
         for process in list(processes.processes.values()):
             os.kill(process.pid, number)
@@ -212,4 +185,4 @@ def test_without_its_extra_an_executor_is_refused(executor, monkeypatch):
     monkeypatch.delitem(sys.modules, f"accelbench.cluster.on_{executor}", raising=False)
     message = f"executor={executor}: {package} is not installed: pip install 'accelbench[{executor}]'"
     with pytest.raises(UserError, match=re.escape(message)):
-        dispatch.engine_of(ExecutorConfig(name=executor))
+        controller.engine_of(ExecutorConfig(name=executor))

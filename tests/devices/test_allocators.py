@@ -43,3 +43,36 @@ def test_a_new_process_has_the_wanted_allocator_and_what_the_user_preloads_stays
     running = ran(variables)
     assert running.word == allocator
     assert ".so." in running.library
+
+
+LEARNS = """
+import ctypes
+from accelbench.devices import allocators
+
+library = ctypes.CDLL("libc.so.6")
+library.malloc.restype, library.free.argtypes = ctypes.c_void_p, [ctypes.c_void_p]
+
+def learn(size):
+    library.free(library.malloc(ctypes.c_size_t(size)))
+
+learn(1 << 20)
+allocators.note_thresholds()
+noted = allocators.threshold_values()
+learn(8 << 20)
+learnt = allocators.threshold_values()
+allocators.restore_thresholds()
+assert noted[1] >= 1 << 20 and noted[0] == 2 * noted[1], noted
+assert learnt[1] >= 8 << 20, learnt
+assert allocators.threshold_values() == noted
+learn(4 << 20)
+assert 4 << 20 <= allocators.threshold_values()[1] < 8 << 20, allocators.threshold_values()  # it goes on learning
+before = allocators.threshold_values()
+with allocators.thresholds_kept():
+    learn(16 << 20)
+    assert allocators.threshold_values() != before
+assert allocators.threshold_values() == before
+"""
+
+
+def test_malloc_learns_on_from_the_thresholds_that_were_restored():
+    subprocess.run([sys.executable, "-c", LEARNS], check=True)

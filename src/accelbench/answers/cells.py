@@ -27,7 +27,7 @@ from accelbench.schema.measurement import Measurement
 from accelbench.schema.record import CODE, PLACE, Record, Row
 from accelbench.schema.serialize import changed, digest, grouped
 from accelbench.schema.vocab import Device, Protocol, Provenance, Status
-from accelbench.stats.means import mean_interval
+from accelbench.stats.intervals import mean_interval
 from accelbench.stats.order_statistics import median
 
 MIN_PROCESSES = 5  # fewer processes of a cell do not show how much processes differ

@@ -9,7 +9,7 @@ from statistics import fmean
 
 from accelbench.answers.cells import MIN_PROCESSES, Process
 from accelbench.schema.record import node_of
-from accelbench.stats.means import mean_difference_interval
+from accelbench.stats.intervals import mean_difference_interval
 from accelbench.stats.order_statistics import median
 
 MARGIN = 0.02

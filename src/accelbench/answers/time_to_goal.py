@@ -1,7 +1,7 @@
 """How long trainings take to reach a target. The report, the terminal and the Python interface show these numbers.
 
 A setting is trained with several seeds. Each training is a run. A run that misses the target is ranked as slower than
-every run that reaches it. So the median and its interval are computed from all runs (`stats/arrivals.py`).
+every run that reaches it. So the median and its interval are computed from all runs (`stats/intervals.py`).
 """
 
 import math
@@ -19,7 +19,7 @@ from accelbench.answers.words import model_text
 from accelbench.presentation import counted, significant
 from accelbench.schema.cell import Cell, ModelSpec
 from accelbench.schema.vocab import UNEXPECTED, Definition, Protocol, Status
-from accelbench.stats import arrivals
+from accelbench.stats import intervals
 
 MIN_SEEDS = 6  # of each setting; with fewer seeds, the median has no interval
 MIN_LIKELY = 3  # of each setting; fewer seeds decide nothing, as one seed may take twice as long as another
@@ -68,7 +68,7 @@ class Setting:
     @cached_property
     def interval(self) -> tuple[float, float] | None:
         """The exact 95 % interval of the median. Its upper end may be inf. None if there are fewer than six seeds."""
-        return arrivals.median_interval(self.times)
+        return intervals.median_interval(self.times)
 
     def number(self, column: str) -> float | None:
         """Returns the median of a column of `cells.csv` over the runs. None if at least half of them are unknown."""
@@ -105,7 +105,7 @@ class Lead(NamedTuple):
     """The second setting's time to the target divided by the first setting's time, and how sure this ratio is."""
 
     second: Setting
-    ratio: arrivals.ArrivalRatio
+    ratio: intervals.ArrivalRatio
     word: Word
     why: str  # why the word is not `sure`, besides the interval
 
@@ -200,7 +200,7 @@ def _runs(processes: Sequence[Process]) -> tuple[list[Run], str]:
     """Returns the runs of a setting, and the reason why the setting can't be the fastest. Empty if it can be.
 
     If `target.definition=fixed`, the time of a run is the end of its last evaluation. The setting can then be the
-    fastest only if the mean of the last evaluations is surely beyond the target (`arrivals.fixed_is_met`).
+    fastest only if the mean of the last evaluations is surely beyond the target (`intervals.fixed_is_met`).
     """
     runs = []
     ends = []
@@ -220,7 +220,7 @@ def _runs(processes: Sequence[Process]) -> tuple[list[Run], str]:
     if target.definition == Definition.passage:
         return runs, ""
     values = [math.nan if end.value is None else end.value for end in ends]
-    if len(ends) < len(runs) or not arrivals.fixed_is_met(values, target.threshold, target.is_lower):
+    if len(ends) < len(runs) or not intervals.fixed_is_met(values, target.threshold, target.is_lower):
         return runs, "it is not sure that the mean of its seeds' last evaluations reaches the target"
     return [run._replace(seconds=end.ended_s, watched_s=math.inf) for run, end in zip(runs, ends, strict=True)], ""
 
@@ -230,7 +230,7 @@ def _lead(first: Setting, second: Setting) -> Lead:
     times = [first.times, second.times]
     runs = [first.runs, second.runs]
     budget_s = min(run.watched_s for side in runs for run in side)
-    ratio = arrivals.arrival_ratio(times[1], times[0], budget_s)
+    ratio = intervals.arrival_ratio(times[1], times[0], budget_s)
     num = min(map(len, runs))
     if ratio.low is None or ratio.high is None:
         is_apart = num >= MIN_LIKELY and max(times[0]) * LIKELY_RATIO < min(times[1])

@@ -42,12 +42,12 @@ def run(settings: str | Sequence[str] = "", *, quiet: bool = False, **values: An
         from accelbench.isolation.hosts import Hosts
 
         with Hosts() as hosts:
-            from accelbench.cluster import dispatch
+            from accelbench.cluster import controller
             from accelbench.settings.compose import cells_of, compose
 
             with _COMPOSING, _hydra_as_before():
                 cells, options = cells_of(compose(words))
-            result = dispatch.run(cells, options, console, hosts=hosts)
+            result = controller.run(cells, options, console, hosts=hosts)
         result.check_request()
     except Exception as error:
         from accelbench.settings.compose import user_error_behind

@@ -20,7 +20,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from accelbench.devices import malloc_thresholds
+from accelbench.devices import allocators
 from accelbench.engines.cell_run import CellRun
 from accelbench.engines.pytorch import engine
 from accelbench.engines.pytorch.backends import Backend, backend_for
@@ -46,7 +46,7 @@ def run(cell: Cell, data_folder: Path) -> Measurement | None:
         return engine.run(cell, data_folder)
     backend = backend_for(cell.device)
     backend.use_threads(cell, 1)
-    malloc_thresholds.restore()
+    allocators.restore_thresholds()
     return _FunctionRun(cell, _unpickled("function"), backend).measure()
 
 

@@ -3,7 +3,7 @@
 import contextlib
 import os
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +13,7 @@ import ray
 from ray.exceptions import GetTimeoutError, RayError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from accelbench.cluster.controller import ClusterEngine, Need
-from accelbench.cluster.job import run_part
+from accelbench.cluster.job import ClusterEngine, Need, run_part
 from accelbench.errors import UserError
 from accelbench.schema.text import one_line
 from accelbench.settings.config import RayConfig
@@ -45,39 +44,35 @@ class RayEngine(ClusterEngine):
             problem = f"executor.ray.address={address}: no Ray cluster at this address ({one_line(str(error))})"
             raise UserError(f"{problem}; executor.ray.address=local starts one on this machine") from error
 
-    def submit(self, parts: Sequence[Path], need: Need, job_name: str) -> Iterator[str]:
+    def submit(self, part: Path, need: Need, job_name: str) -> str:
         resource = need.device.value.upper()
         nodes = [node for node in ray.nodes() if node["Alive"] and node["Resources"].get(resource, 0) >= need.num]
         if not nodes:
             raise UserError(f"executor=ray: no node of this cluster has {need}")
-        for part in parts:
-            node = min(nodes, key=lambda node: (self._num_on[node["NodeID"]], -node["Resources"].get("CPU", 0)))
-            self._num_on[node["NodeID"]] += 1
-            task = _run.options(
-                name=job_name,
-                num_cpus=node["Resources"].get("CPU", 0),
-                num_gpus=node["Resources"].get("GPU", 0),
-                max_retries=3 if self._config.num_retries is None else self._config.num_retries,
-                scheduling_strategy=NodeAffinitySchedulingStrategy(node["NodeID"], soft=True),
-            )
-            job = f"ray-{part.parent.name}-{part.stem}"
-            self._tasks[job] = task.remote(str(part), job, THREADS in os.environ)
-            yield job
+        node = min(nodes, key=lambda node: (self._num_on[node["NodeID"]], -node["Resources"].get("CPU", 0)))
+        self._num_on[node["NodeID"]] += 1
+        task = _run.options(
+            name=job_name,
+            num_cpus=node["Resources"].get("CPU", 0),
+            num_gpus=node["Resources"].get("GPU", 0),
+            max_retries=3 if self._config.num_retries is None else self._config.num_retries,
+            scheduling_strategy=NodeAffinitySchedulingStrategy(node["NodeID"], soft=True),
+        )
+        job = f"ray-{part.parent.name}-{part.stem}"
+        self._tasks[job] = task.remote(str(part), job, THREADS in os.environ)
+        return job
 
-    def states(self, jobs: Sequence[str], job_name: str) -> Mapping[str, str]:
+    def states(self, job_name: str) -> Mapping[str, str]:
         # Tasks of another controller ended with it.
-        tasks = [self._tasks[job] for job in jobs if job in self._tasks]
-        if not tasks:
-            return {}
-        _, waiting = ray.wait(tasks, num_returns=len(tasks), timeout=0)
-        return {job: "submitted" for job in jobs if self._tasks.get(job) in waiting}
+        tasks = list(self._tasks.values())
+        _, waiting = ray.wait(tasks, num_returns=len(tasks), timeout=0) if tasks else ([], [])
+        return {job: "submitted" for job, task in self._tasks.items() if task in waiting}
 
     def cancel(self, jobs: Sequence[str]) -> None:
         for job in jobs:
-            if job in self._tasks:
-                ray.cancel(self._tasks[job], force=True)
-                with contextlib.suppress(RayError, GetTimeoutError):
-                    ray.get(self._tasks[job], timeout=10)
+            ray.cancel(self._tasks[job], force=True)
+            with contextlib.suppress(RayError, GetTimeoutError):
+                ray.get(self._tasks[job], timeout=10)
 
     def close(self) -> None:
         ray.shutdown()

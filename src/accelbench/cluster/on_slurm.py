@@ -3,15 +3,14 @@
 import os
 import shutil
 import subprocess
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
 import submitit
 from submitit.slurm.slurm import SlurmExecutor
 
-from accelbench.cluster.controller import ClusterEngine, Need
-from accelbench.cluster.job import run_part
+from accelbench.cluster.job import ClusterEngine, Need, run_part
 from accelbench.errors import UserError
 from accelbench.schema.text import one_line
 from accelbench.schema.vocab import Device
@@ -36,7 +35,7 @@ class SlurmEngine(ClusterEngine):
             if shutil.which(program) is None:
                 raise UserError(f"executor=slurm: no {program} on this machine: run it on a node that submits jobs")
 
-    def submit(self, parts: Sequence[Path], need: Need, job_name: str) -> Iterator[str]:
+    def submit(self, part: Path, need: Need, job_name: str) -> str:
         chosen = {name: value for name, value in asdict(self._config).items() if value not in (None, [], {})}
         chosen.pop("nodes", None)
         gpus = {"gpus_per_node": need.num} if need.device == Device.gpu else {}
@@ -48,31 +47,24 @@ class SlurmEngine(ClusterEngine):
         # Without this argument, a step binds its task to one core.
         node = {"nodes": 1, "ntasks_per_node": 1, "exclusive": True, "srun_args": ["--cpu-bind=none"]}
         parameters = {"job_name": job_name, **node, **gpus, **chosen, "additional_parameters": others}
-        for part in parts:
-            try:
-                executor = SlurmExecutor(part.parent / LOGS)
-                executor.update_parameters(**parameters)
-                job = str(executor.submit(SlurmPart(), str(part)).job_id)
-            except (submitit.core.utils.FailedJobError, submitit.core.utils.FailedSubmissionError) as error:
-                raise UserError(f"executor=slurm: Slurm refuses the job: {_last_line(str(error))}") from error
-            yield job
+        executor = SlurmExecutor(part.parent / LOGS)
+        executor.update_parameters(**parameters)
+        try:
+            return str(executor.submit(SlurmPart(), str(part)).job_id)
+        except (submitit.core.utils.FailedJobError, submitit.core.utils.FailedSubmissionError) as error:
+            raise UserError(f"executor=slurm: Slurm refuses the job: {_last_line(str(error))}") from error
 
-    def states(self, jobs: Sequence[str], job_name: str) -> Mapping[str, str]:
-        """See the base class. If Slurm does not answer, each of `jobs` gets the state `UNKNOWN`.
-
-        If `jobs` is then empty, the result has one item: `job_name` with the state `UNKNOWN`.
-        """
-        # squeue lists all jobs of the user. With job numbers, it would list none if it has forgotten one of them.
-        command = ["squeue", "--noheader", "--me", "--format=%i|%T|%r|%j"]
+    def states(self, job_name: str) -> Mapping[str, str]:
+        """See the base class. If Slurm does not answer, the result has the state `UNKNOWN` for `job_name`."""
+        command = ["squeue", "--noheader", "--me", f"--name={job_name}", "--format=%i|%T|%r"]
         try:
             answer = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, check=True).stdout
         except (OSError, subprocess.SubprocessError):
-            return dict.fromkeys(jobs or [job_name], UNKNOWN)
+            return {job_name: UNKNOWN}
         states = {}
         for line in answer.splitlines():
-            job, state, reason, name = line.split("|", maxsplit=3)
-            if job in jobs or name == job_name:
-                states[job] = f"{state.lower()} ({reason})" if state == PENDING else state.lower()
+            job, state, reason = line.split("|", maxsplit=2)
+            states[job] = f"{state.lower()} ({reason})" if state == PENDING else state.lower()
         return states
 
     def cancel(self, jobs: Sequence[str]) -> None:

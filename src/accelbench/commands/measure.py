@@ -119,7 +119,7 @@ def run(chosen: Namespace, console: Console) -> int:
 
     with Hosts() as hosts:
         from accelbench.answers.cells import Process
-        from accelbench.cluster import dispatch
+        from accelbench.cluster import controller
         from accelbench.settings.compose import cells_of, run_hydra
 
         def measure(runs: "list[RunConfig]", folder: Path) -> list[float]:
@@ -127,7 +127,7 @@ def run(chosen: Namespace, console: Console) -> int:
             cells, options = cells_of(runs)
             options = replace(options, out=str(folder))
             show = partial(_show, options, console)
-            result = dispatch.run(cells, options, console, hosts=hosts, show=show)
+            result = controller.run(cells, options, console, hosts=hosts, show=show)
             result.check_request()
             num_unexpected += result.num_unexpected
             speeds = {record.cell.id: Process.of(record).number("samples_per_s") for record in result.records}

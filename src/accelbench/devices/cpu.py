@@ -3,9 +3,11 @@
 import math
 import os
 import platform
+from dataclasses import replace
 
-from accelbench.devices import proc
-from accelbench.devices.registry import DeviceReport
+from accelbench.devices import packages, proc
+from accelbench.devices.registry import DeviceReport, absent
+from accelbench.errors import how_to_install
 from accelbench.schema.vocab import Device
 
 # The features by which oneDNN chooses its kernels, as /proc/cpuinfo names them.
@@ -49,6 +51,16 @@ def look() -> DeviceReport:
         memory_bytes=min(memory_bytes, proc.memory_limit_bytes() or memory_bytes),
         details={key: value for key, value in details.items() if value},
     )
+
+
+def look_xla() -> DeviceReport:
+    """Returns the report on torch_xla's CPU device. It runs the same software as a TPU, where torch_xla is built."""
+    if (version := packages.version("torch_xla")) is None:
+        how = f"{how_to_install('xla')} (for Linux on x86-64 only)"
+        return absent(Device.xla_cpu, f"torch_xla is not installed: {how}")
+    report = look()
+    details = {"torch_xla": version, "usable_cores": report.details["usable_cores"]}
+    return replace(report, device=Device.xla_cpu, name=f"XLA on {report.name}", details=details)
 
 
 def name() -> str:

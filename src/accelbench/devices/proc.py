@@ -25,21 +25,6 @@ def high_water_bytes() -> int | None:
     return next((int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM:")), None)
 
 
-class PciDevice(NamedTuple):
-    """A device on the PCI bus. Its ids are hexadecimal texts such as `0x1ae0`."""
-
-    vendor: str
-    device: str
-
-
-def pci_devices() -> list[PciDevice]:
-    """Returns the devices on the PCI bus. An id that can't be read is empty."""
-    return [
-        PciDevice("".join(_words(folder / "vendor")), "".join(_words(folder / "device")))
-        for folder in sorted(ROOT.glob("sys/bus/pci/devices/*"))
-    ]
-
-
 class CpuTimes(NamedTuple):
     """Seconds since the machine started, summed over cores."""
 

@@ -52,5 +52,6 @@ def look(device: Device, **options: Any) -> DeviceReport:
     `options` are the arguments of the function `look` in the device's module.
     """
     # Imported here: the machine may lack libraries that the modules of other devices import.
-    report: DeviceReport = importlib.import_module(f"accelbench.devices.{device}").look(**options)
+    module, name = ("cpu", "look_xla") if device == Device.xla_cpu else (device, "look")
+    report: DeviceReport = getattr(importlib.import_module(f"accelbench.devices.{module}"), name)(**options)
     return report

@@ -53,5 +53,9 @@ def look() -> DeviceReport:
 
 def find_chips() -> list[str]:
     """Returns the names of the TPU chips on the PCI bus. Leaves out Google's other devices, such as network cards."""
-    of_google = [device.device for device in proc.pci_devices() if device.vendor == GOOGLE_PCI_VENDOR_ID]
-    return [CHIPS[device] for device in of_google if device in CHIPS]
+    chips = []
+    for folder in sorted(proc.ROOT.glob("sys/bus/pci/devices/*")):
+        vendor, device = ((folder / name).read_text().strip() for name in ("vendor", "device"))
+        if vendor == GOOGLE_PCI_VENDOR_ID and device in CHIPS:
+            chips.append(CHIPS[device])
+    return chips

@@ -26,7 +26,7 @@ from accelbench.schema.record import Record, Row, node_of, number_of, with_bound
 from accelbench.schema.setting import declared
 from accelbench.schema.text import clean
 from accelbench.stats import order_statistics
-from accelbench.stats.means import share_difference
+from accelbench.stats.intervals import share_difference
 from accelbench.stats.order_statistics import Sample
 
 MB = 1e6  # bytes

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from accelbench.devices import malloc_thresholds
+from accelbench.devices import allocators
 from accelbench.schema.text import beginning, message_of, one_line
 from accelbench.schema.vocab import QUANTIZED, Precision
 
@@ -397,7 +397,7 @@ class Observations:
         """
         start = time.perf_counter()
         try:
-            with malloc_thresholds.kept():  # the blocks that the check frees would make later steps faster
+            with allocators.thresholds_kept():  # the blocks that the check frees would make later steps faster
                 yield
         except Exception as error:
             self.unchecked[what] = beginning(one_line(message_of(error)), MAX_WHY)

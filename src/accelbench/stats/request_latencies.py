@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accelbench.schema.vocab import Verdict
-from accelbench.stats.means import student_quantile
+from accelbench.stats.intervals import student_quantile
 
 Times = NDArray[np.int64]
 Bound = float | None

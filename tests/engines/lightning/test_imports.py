@@ -31,11 +31,11 @@ import sys
 for name in sys.argv[1:]:
     importlib.import_module(name)
 
-from accelbench.devices import malloc_thresholds
+from accelbench.devices import allocators
 
-if not malloc_thresholds._noted:
-    malloc_thresholds.note()
-print(malloc_thresholds._noted)
+if not allocators._noted:
+    allocators.note_thresholds()
+print(allocators._noted)
 """
 
 

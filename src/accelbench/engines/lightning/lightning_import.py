@@ -1,4 +1,4 @@
-"""Imports Lightning, then records malloc's thresholds (see `devices.malloc_thresholds`).
+"""Imports Lightning, then records malloc's thresholds (see `devices.allocators`).
 
 These are the thresholds in a script that imports Lightning. The Lightning engine restores them before it measures a
 cell, so that a cell has as many page faults as such a script.
@@ -9,6 +9,6 @@ from accelbench.engines.lightning import light_import  # noqa: F401  # before Li
 
 import pytorch_lightning  # noqa: F401
 
-from accelbench.devices import malloc_thresholds
+from accelbench.devices import allocators
 
-malloc_thresholds.note()
+allocators.note_thresholds()

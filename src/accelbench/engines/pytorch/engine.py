@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from accelbench.data.order import VALIDATION
-from accelbench.devices import malloc_thresholds
+from accelbench.devices import allocators
 from accelbench.engines.goal import GoalRun
 from accelbench.engines.pytorch import options, zoo
 from accelbench.engines.pytorch.backends import Backend, backend_for, compilations
@@ -79,7 +79,7 @@ def run(
     ranks = Ranks(cell.num_processes)
     backend = backend_for(cell.device, cell.devices, ranks)
     backend.begin(cell, ranks.num_here)
-    malloc_thresholds.restore()
+    allocators.restore_thresholds()
     with options.empty_cache() if cell.options.compile else nullcontext():
         cell_run = (kind or Run)(cell, data_folder, backend, ranks)
         measurement = cell_run.measure(requests)
