@@ -80,13 +80,14 @@ def confirm_best(root: Path, console: Console, hosts: Hosts) -> None:
     chosen = top.questions(sweeps, params.confirm_s(root))
     folder = root / project.CONFIRMED
     project.check_inside(folder, root)
-    names = [question.name for question in chosen]
+    names = list(map(top.folder_of, chosen))
     for plan in folder.glob(f"*/{project.PLAN}"):
         if plan.parent.name not in names:
             plan.unlink()
     top.answer(chosen, folder, console, hosts)
     with writing(folder / "questions.txt") as file:  # DVC warns about empty folders
-        file.write_text("".join(f"{question.name}: {question.title}\n" for question in chosen))
+        asked = [f"{lead.first.label} or {lead.second.label}" for lead in chosen]
+        file.write_text("".join(f"{name}: {text}\n" for name, text in zip(names, asked, strict=True)))
 
 
 def run_suite(console: Console, name: str) -> None:

@@ -159,12 +159,9 @@ class Process:
         empty = Record(cell=self.cell, identity=identity, **run)
         return summarise(empty) | {"status": None, "reason": self.outcome, "started_at": None, "wall_s": None}
 
-    def all_but(self, *settings: str) -> dict[str, object]:
-        """Returns all settings and the data digest. Those named in `settings` are None.
-
-        Two cells that differ only in `settings` therefore give equal dictionaries.
-        """
-        return self.cell.settings() | dict.fromkeys(settings) | {"data_digest": self.data_digest}
+    def all_but(self, *settings: str) -> str:
+        """Returns a digest of the data and of all settings except `settings`."""
+        return digest([self.cell.key_without(settings), self.data_digest])
 
     @property
     def data_digest(self) -> str | None:
@@ -198,7 +195,7 @@ class Process:
     @cached_property
     def workload_key(self) -> str:
         """A key that is equal for cells that do the same work. It does not depend on their `CHOSEN_SETTINGS`."""
-        return digest(self.all_but(*CHOSEN_SETTINGS))
+        return self.all_but(*CHOSEN_SETTINGS)
 
     @cached_property
     def place_key(self) -> str:

@@ -40,14 +40,6 @@ class RecordSet:
     processes: list[Process]  # one for each record, of any status
     notes: Sequence[str] = ()  # a line for each record and plan that could not be read
 
-    def environments(self) -> list[Mapping[str, Any]]:
-        """Returns each environment of the processes once. Its `code` is {engine: digest of the engine's code}."""
-        environments = (
-            {**process.environment, "code": {process.cell.engine.value: process.environment.get("code")}}
-            for process in self.processes
-        )
-        return list({canonical_json(environment): environment for environment in environments}.values())
-
 
 @dataclass(frozen=True, kw_only=True)
 class Terms:
@@ -342,7 +334,7 @@ def _environment_differences(first: RecordSet, second: RecordSet) -> list[str]:
 
     Raises UserError: A or B has records of several machines.
     """
-    sides = [_environment_values(records.environments()) for records in (first, second)]
+    sides = [_environment_values(records.processes) for records in (first, second)]
     for records, values in zip((first, second), sides, strict=True):
         mixed = next((name for name in values if name.startswith("machine.") and len(values[name]) > 1), None)
         if mixed:
@@ -365,15 +357,15 @@ def _environment_differences(first: RecordSet, second: RecordSet) -> list[str]:
 
 def machines(records: RecordSet) -> set[str]:
     """Returns a text for each kind of hardware on which records were measured."""
-    return {hardware(environment) for environment in records.environments()}
+    return {hardware(process.environment) for process in records.processes}
 
 
-def _environment_values(environments: Iterable[Mapping[str, Any]]) -> dict[str, set[str]]:
-    """Returns a dict: dotted name of a part of the environments -> its values."""
+def _environment_values(processes: Iterable[Process]) -> dict[str, set[str]]:
+    """Returns a dict: dotted name of a part of the environments -> its values. Each engine has a `code` of its own."""
     values_of: dict[str, set[str]] = defaultdict(set)
-    for environment in environments:
-        kept = {part: value for part, value in environment.items() if part not in DEVICE_MEASUREMENTS}
-        for name, value in flat(kept).items():
+    for process in processes:
+        kept = {part: value for part, value in process.environment.items() if part not in DEVICE_MEASUREMENTS}
+        for name, value in flat(kept | {"code": {process.cell.engine: kept.get("code")}}).items():
             values_of[name].add(value.strip('"')[: 12 if name.partition(".")[0] in CODE else None])
     return values_of
 

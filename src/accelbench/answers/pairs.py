@@ -5,12 +5,11 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from accelbench.answers.cells import MeasuredCell
+from accelbench.answers.cells import PROCESS_SETTINGS, MeasuredCell
 from accelbench.answers.gaps import Gap, Word, gap
 from accelbench.answers.words import engine_text, feeding_text, model_text, setting_name, switches_text
 from accelbench.presentation import counted, significant
 from accelbench.schema.cell import Options
-from accelbench.schema.serialize import digest
 from accelbench.schema.vocab import Device, Engine, Precision
 
 
@@ -119,11 +118,11 @@ def pairs(cells: Iterable[MeasuredCell], axis: Axis) -> list[Pair]:
     The cells of a pair ran on one machine with the same packages. Trainings of one epoch are left out, because their
     speed includes compilation.
     """
-    groups: dict[str, dict[str, MeasuredCell]] = defaultdict(dict)
+    groups: dict[tuple[str, str], dict[str, MeasuredCell]] = defaultdict(dict)
     for cell in cells:
         if cell.competes and not (cell.measurement and len(cell.measurement.epochs) == 1):
-            alike = digest([cell.all_but("seed", "repeat", *axis.fields), cell.place_key])  # all but the axis
-            groups[alike].setdefault(cell.measured_key, cell)
+            alike = cell.all_but(*PROCESS_SETTINGS, *axis.fields)
+            groups[alike, cell.place_key].setdefault(cell.measured_key, cell)
     made = []
     for group in groups.values():
         base = axis.base(list(group.values()))
