@@ -77,7 +77,7 @@ def test_after_it_is_answered_the_report_is_sure_or_says_that_it_cannot_tell(pro
     assert found.lead.is_interleaved
     assert "too few blocks" not in found.lead.how_sure
     assert [cell.num_processes for cell in found.cells] == [5, 5]
-    opened(project).relate(sweeps[0].processes)
+    opened(project).finish(sweeps[0].processes)
     client = client_of(project)
     (experiment,) = client.search_experiments(filter_string="name LIKE 'accelbench/%'")
     measured = client.search_runs([experiment.experiment_id], "tags.record != ''")

@@ -1,70 +1,61 @@
 """Stores that fail, and how the speeds of records compare."""
 
-import itertools
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
-from accelbench.schema.vocab import Precision
 from accelbench.sinks import delivery as module
 from accelbench.sinks.delivery import Delivery
 from accelbench.sinks.location import one_line
-from tests.sinks.samples import cell, processes, record
+from tests.sinks.samples import processes, record
 
 
 class Flaky:
-    """A store that refuses what `refuses` says."""
+    """A store that refuses the records of these numbers, each once."""
 
-    def __init__(self, refuses=lambda number: False):
-        self.refuses = refuses
-        self.num_asked, self.sent = 0, []
+    def __init__(self, *refused):
+        self.refused, self.num_asked, self.sent, self.related = [*refused], 0, [], []
 
     def deliver(self, record):
         self.num_asked += 1
-        if self.refuses(self.num_asked):
+        if self.num_asked in self.refused:
             raise RuntimeError(f"no room for number {self.num_asked}\nand more")
         self.sent.append(record)
 
-    def relate(self, cells, report):
-        raise RuntimeError("no room for comparisons")
+    def relate(self, cells):
+        self.related += cells
 
 
-@pytest.fixture
-def delivered(monkeypatch):
-    def delivered(num, **options):
-        store = Flaky(**options)
-        monkeypatch.setattr(module, "open_store", lambda root: store)
-        delivery = Delivery("mlflow", Path())
-        for number in range(num):
-            delivery.add(record(number=number))
-        delivery.finish()
-        return delivery, store
-
-    return delivered
-
-
-def test_one_refusal_costs_one_record(delivered):
-    delivery, store = delivered(5, refuses=lambda number: number in (2, 3))
-    assert len(store.sent) == 3
-    delivery.relate(processes(record(), record(cell(precision=Precision.bf16), number=1)))
-    assert delivery.loss() == "MLflow lacks runs (no room for number 2 and more): `accelbench sync` delivers them."
+@pytest.mark.parametrize(("refused", "num_sent"), [((), 5), ((2,), 5), ((2, 3), 1)])
+def test_after_a_failure_the_rest_is_sent_at_the_end_of_the_sweep(monkeypatch, refused, num_sent):
+    store = Flaky(*refused)
+    monkeypatch.setattr(module, "open_store", lambda root: store)
+    delivery = Delivery("mlflow", Path())
+    delivery.open()
+    made = [record(number=number) for number in range(5)]
+    for each in made:
+        delivery.add(each)
+        delivery.deliver()
+    delivery.finish(processes(*made))
+    assert store.sent == made[:num_sent]
+    assert bool(store.related) == (num_sent == 5)
+    lost = "MLflow lacks runs (no room for number 3 and more): `accelbench sync` delivers them."
+    assert delivery.loss() == ("" if num_sent == 5 else lost)
 
 
-def test_what_does_not_open_or_fails_slowly_is_asked_for_nothing_more(delivered, monkeypatch):
-    ticks = itertools.count(step=module.PATIENCE_S / 1.5)
-    monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: next(ticks)))
-    delivery, store = delivered(10, refuses=lambda number: True)
-    assert store.num_asked == 2
+def test_a_store_that_does_not_open_is_asked_once(monkeypatch):
+    asked = []
 
     def refuse(root):
+        asked.append(root)
         raise ConnectionError("refused")
 
     monkeypatch.setattr(module, "open_store", refuse)
     delivery = Delivery("mlflow", Path())
     delivery.add(record())
+    delivery.open()
     delivery.finish()
-    assert delivery.problem == "refused"
+    assert (delivery.problem, len(asked)) == ("refused", 1)
 
 
 @pytest.mark.parametrize(

@@ -73,7 +73,7 @@ def test_cells_of_one_process_are_its_run_and_are_compared_with_the_first_by_syn
     write(root, [*measured, other, record(cell("lstm"), Status.skipped, number=3)])
     deliver(root, *measured, other)
     assert split(root)[1] == []  # as of a sweep that was interrupted
-    assert synced(root, "runs").num_delivered == 0
+    assert synced(root, "runs") == 0
     processes, cells = split(root)
     assert cells == processes
     slow, fast, alone = sorted(cells, key=lambda run: run.info.start_time)
@@ -92,7 +92,7 @@ def test_cells_of_one_process_are_its_run_and_are_compared_with_the_first_by_syn
     before = [run.data.tags | run.data.metrics for run in cells]
     client_of(root).set_tag(slow.info.run_id, "word", "of an earlier release")
     client_of(root).delete_tag(fast.info.run_id, "word")
-    assert synced(root, "runs").num_delivered == 0
+    assert synced(root, "runs") == 0
     assert [run.data.tags | run.data.metrics for run in split(root)[1]] == before
 
 
@@ -137,11 +137,8 @@ def test_a_dead_server_costs_no_record(root, monkeypatch):
         assert "s3cret" not in told
 
     monkeypatch.delenv("MLFLOW_TRACKING_URI")
-    result = synced(root, "results")
-    assert (result.num_delivered, result.num_already_there) == (3, 3)
+    assert [synced(root, "results"), synced(root, "results")] == [3, 0]
     assert len(runs_of(root)) == 6
-    result = synced(root, "results")
-    assert (result.num_delivered, result.num_already_there) == (0, 6)
 
 
 def test_sync_reads_records_alone_names_unreadable_ones_and_fills_a_new_store(
@@ -154,8 +151,7 @@ def test_sync_reads_records_alone_names_unreadable_ones_and_fills_a_new_store(
     records.write(record(cell(protocol=Protocol.fit, suite="other"), number=1), folder)
     serialize.write_json(folder / "plan.json", {"cells": []})
     serialize.write_json(folder / "000000000000-01d01d01.json", {"schema_version": 0})
-    result = synced(root, "runs")
-    assert (result.num_delivered, result.num_already_there, result.num_left_out) == (1, 0, 1)
+    assert synced(root, "runs") == 1
     (run,) = runs_of(root, "other")
     assert run.data.tags["sweep"] == "sweep-1"
 
@@ -164,7 +160,7 @@ def test_sync_reads_records_alone_names_unreadable_ones_and_fills_a_new_store(
     monkeypatch.chdir(new)
     assert main(["sync", "--all"]) == 0
     delivered, unreadable, name = capsys.readouterr().out.splitlines()
-    assert (delivered, unreadable) == ("MLflow: 2 runs delivered, 0 already there.", "Not readable: 1")
+    assert (delivered, unreadable) == ("MLflow: 2 runs delivered.", "Not readable: 1")
     assert name.startswith("  runs/2026-11-20/000000000000-01d01d01.json: ")
     assert "schema 0" in name
     assert len(runs_of(new, "other")) == 1
@@ -185,7 +181,7 @@ def test_the_processes_of_a_cell_are_below_its_run_which_further_ones_change(roo
     write(root, [*of_one_cell(1), failed])
     synced(root, "runs")
     write(root, of_one_cell(2, first=1))
-    assert synced(root, "runs").num_delivered == 2
+    assert synced(root, "runs") == 2
     processes, cells = split(root)
     assert (len(processes), len(cells)) == (4, 2)
     lost, parent = sorted(cells, key=lambda run: run.info.status)
@@ -199,7 +195,7 @@ def test_the_processes_of_a_cell_are_below_its_run_which_further_ones_change(roo
     assert [point.step for point in used] == [0, 1, 2]
     client_of(root).set_tag(parent.info.run_id, "mine", "a note")
     write(root, of_one_cell(2, first=3))
-    assert synced(root, "runs").num_delivered == 2
+    assert synced(root, "runs") == 2
     processes, cells = split(root)
     (parent,) = (run for run in cells if run.info.run_id == parent.info.run_id)
     assert (len(processes), parent.data.metrics["num_processes"], parent.data.tags["mine"]) == (6, 5, "a note")
@@ -225,8 +221,7 @@ def test_a_cell_of_two_sweeps_is_found_in_both_and_the_view_shows_the_newest(roo
     for sweep in ([first], [first, second]):
         with Delivery("mlflow", root) as delivery:
             delivery.add(sweep[-1])
-            delivery.finish()
-            delivery.relate(map(Process.of, sweep))
+            delivery.finish(map(Process.of, sweep))
     client = client_of(root)
     experiment = client.get_experiment_by_name(f"accelbench/{SUITE}")
     found = {name: client.search_runs([experiment.experiment_id], view.search(name)) for name in ("sweep-1", "sweep-2")}

@@ -103,7 +103,7 @@ def test_a_first_visit_shows_the_speeds_and_settings_without_a_click(root, brows
     cells = [cell(name, precision=precision) for name in names for precision in (Precision.fp32, Precision.bf16)]
     made = [record(of, number=number) for number, of in enumerate(cells)]
     delivery = deliver(root, *made)
-    delivery.relate([Process.of(each) for each in made])
+    delivery.finish([Process.of(each) for each in made])
     process = started(SERVE, root, closed_port(), stdout=subprocess.PIPE, text=True)
     try:
         browser.set_window_size(1400, 900)

@@ -58,11 +58,8 @@ def sync(chosen: Namespace, console: Console) -> int:
         if sweep_folders(place.root / name):
             sweeps += read_all(place.root / name)
     unreadable = [line for sweep in sweeps for line in sweep.unread]
-    done = sync(place.store, [sweep.processes for sweep in sweeps], has_all=chosen.all)
-    say(console, f"MLflow: {counted(done.num_delivered, 'run')} delivered, {done.num_already_there} already there.")
-    if done.num_left_out:
-        others = f"{done.num_left_out} more of sweeps with tracking=none"
-        say(console, f"{others}: `accelbench sync --all` delivers them too.")
+    num_delivered = sync(place.store, [sweep.processes for sweep in sweeps], has_all=chosen.all)
+    say(console, f"MLflow: {counted(num_delivered, 'run')} delivered.")
     if unreadable:
         say(console, f"Not readable: {len(unreadable)}", *(f"  {line}" for line in listed(unreadable)))
     return 0

@@ -105,14 +105,10 @@ class Store:
     def newest_experiment(self) -> str:
         """Returns the id of the experiment with the newest sweep. Raises UserError if there is no sweep yet."""
         experiments = self._client.search_experiments(filter_string=f"name LIKE '{location.PREFIX}%'")
-        ids = {
-            experiment.tags[SWEEP]: str(experiment.experiment_id)
-            for experiment in experiments
-            if SWEEP in experiment.tags
-        }
-        if not ids:
+        newest = max(experiments, key=lambda experiment: experiment.tags.get(SWEEP, ""), default=None)
+        if newest is None or SWEEP not in newest.tags:
             raise UserError("no run in MLflow yet: run a sweep first")
-        return ids[max(ids)]
+        return str(newest.experiment_id)
 
     def _experiment(self, suite: str, sweep: str = "", about: str = "") -> str:
         """Returns the id of the suite's experiment, which is made if it is missing.
@@ -159,10 +155,8 @@ class Store:
         """Updates an existing run to the values of `run`, and writes its files."""
         now_ms = round(time.time() * 1000)
         known = existing.data
-        metrics = []
-        for key, value in run.metrics.items():
-            if known.metrics.get(key) != value:
-                metrics.append(entities.Metric(key, value, now_ms, 0))
+        changed = [item for item in run.metrics.items() if item not in known.metrics.items()]
+        metrics = [entities.Metric(key, value, now_ms, 0) for key, value in changed]
         params = [entities.Param(key, text) for key, text in run.params.items() if key not in known.params]
         tags = [entities.RunTag(key, text) for key, text in run.tags.items()]
         self._client.log_batch(existing.info.run_id, metrics, params, tags)

@@ -156,13 +156,11 @@ def _of_cell(cell: MeasuredCell, job: Job | None) -> Run:
 def about(cells: Sequence[MeasuredCell]) -> str:
     """Describes a sweep: its answer, then the text of the report's headline.txt."""
     answered = jobs(cells)
-    text = "\n".join(line.plain for line in headline.summary(answered, cells, ABOUT_WIDTH))
+    lines = [line.plain for line in headline.summary(answered, cells, ABOUT_WIDTH)]
     if len(answered) == 1:
-        text = f"{answered[0].what}: {answered[0].sentence}\n{text}"
-    elif text.startswith("\n"):  # no line about gains
-        text = f"Nothing was compared{text}"
-    first, _, others = text.partition("\n")
-    block = indent(others.strip("\n"), "    ")
+        lines.insert(0, f"{answered[0].what}: {answered[0].sentence}")
+    first = lines[0] or "Nothing was compared"
+    block = indent("\n".join(lines[1:]).strip("\n"), "    ")
     return clean(f"**{first}**\n\n{block}")[:MAX_TAG]
 
 

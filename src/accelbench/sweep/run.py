@@ -91,9 +91,8 @@ def run(
         if result.records:
             show(result)
         with console.status("Delivering to the tracker ...") if console.is_terminal else nullcontext():
-            delivery.finish()
-            if context.folder.parent.name != CONFIRMED:  # its cells belong to another sweep
-                delivery.relate(map(Process.of, result.records))
+            is_confirming = context.folder.parent.name == CONFIRMED  # its cells belong to another sweep
+            delivery.finish([] if is_confirming else map(Process.of, result.records))
         if loss := delivery.loss():
             context.say(loss, "yellow")
     return result
