@@ -58,7 +58,6 @@ class Probe(NamedTuple):
     """A process that served requests at one rate."""
 
     seen: request_latencies.Probe
-    seed: int  # of the requests' arrivals
     cell: MeasuredCell
     process: Process  # of the cell
 
@@ -72,7 +71,7 @@ class Capacity:
     probes: list[Probe]  # at least one, by rising rate
     low: float | None  # see `request_latencies.rate_interval`
     high: float | None
-    # Whether several probes together give `low` and `high`, or probes with two seeds passed. It is false if most
+    # Whether several probes together give `low` and `high`, or two probes surely passed. It is false if most
     # processes were invalid.
     is_sure: bool
 
@@ -141,7 +140,7 @@ def _capacity(job: Job, cells: Sequence[MeasuredCell]) -> Capacity | None:
             serving = process.measurement.serving if process.measurement else None
             if process.is_ok and serving is not None:
                 seen = probe_of(serving, process.cell.server)
-                probes[process.name, process.started_at] = Probe(seen, serving.seed, cell, process)
+                probes[process.name, process.started_at] = Probe(seen, cell, process)
     if not probes:
         return None
     ordered = sorted(probes.values(), key=lambda probe: probe.seen.rate)
@@ -151,8 +150,7 @@ def _capacity(job: Job, cells: Sequence[MeasuredCell]) -> Capacity | None:
     words += [f"{server.max_delay_ms:g} ms delay"] if server.max_delay_ms else []
     words += [f"{server.workers} workers"] if server.workers > 1 else []
     low, high, num_joined = request_latencies.rate_interval([probe.seen for probe in ordered], server.percentile)
-    passed = [probe for probe in ordered if probe.seen.verdict == Verdict.passes and probe.seen.rate >= (low or 0)]
-    is_repeated = low is None or len({probe.seed for probe in passed}) > 1
-    is_sure = num_joined >= MIN_JOINED if num_joined else is_repeated
+    num_passed = sum(probe.seen.verdict == Verdict.passes for probe in ordered)
+    is_sure = num_joined >= MIN_JOINED if num_joined else low is None or num_passed > 1
     is_sure &= num_invalid <= len(probes)
     return Capacity(job.what, ", ".join(words), ordered, low, high, is_sure)

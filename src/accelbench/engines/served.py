@@ -54,29 +54,31 @@ class Worker:
         step.copy_out(result)
         return result
 
-    def warm_up(self, pool: Sequence[Any], sizes: Sequence[int], further: Sequence[int]) -> list[float]:
+    def warm_up(self, pool: Sequence[Any]) -> list[float]:
         """Warms up the calling thread. Returns a list with the seconds of every batch of the largest size.
 
         Some libraries prepare every batch size once per thread. Therefore the thread first computes one batch of each
-        size in `sizes`, from large to small. While time is left, it computes one batch of each size in `further`. Then
-        it repeats batches of the largest size.
+        compiled size. If any size can be computed, it computes one batch of each size while time is left. Then it
+        repeats batches of the largest size.
         """
+        run = self.run
+        largest = run.cell.batch_size
 
         def seconds_of(size: int) -> float:
-            batch = batch_of(self.run, pool, size)
+            batch = batch_of(run, pool, size)
             start = time.perf_counter()
             self.result_of(batch)
             return time.perf_counter() - start
 
-        self.run.begin_worker()
-        with self.run.in_worker():
-            took_s = [seconds_of(size) for size in sorted(sizes, reverse=True)][:1]
+        run.begin_worker()
+        with run.in_worker():
+            took_s = [seconds_of(largest)]
             end_s = time.perf_counter() + Window.warmup_s
-            for size in further:
-                if size not in sizes and time.perf_counter() < end_s:
+            for size in run.serving_sizes or range(1, min(largest, MOST_WARM + 1)):
+                if run.serving_sizes or time.perf_counter() < end_s:
                     seconds_of(size)
             while len(took_s) < LEAST_WARM or sum(took_s) < Window.warmup_s:
-                took_s.append(seconds_of(max(sizes)))
+                took_s.append(seconds_of(largest))
         return took_s
 
 
@@ -87,19 +89,15 @@ def serve(run: "CellRun", step: Step) -> None:
     pool = run.requests(NUM_REQUESTS)
     workers = [Worker(run, step)]
     workers += [Worker(run, run.further_step()) for _ in range(cell.num_instances - 1)]
-    sizes = run.serving_sizes
 
     def prepare(index: int) -> None:
-        further = () if sizes else range(1, min(cell.batch_size, MOST_WARM) + 1)
-        took_s = workers[index].warm_up(pool, sizes or powers_up_to(cell.batch_size), further)
+        took_s = workers[index].warm_up(pool)
         if index == 0:
             timing.first_step_s = took_s[0]
             timing.num_warmup_steps, timing.warmup_total_s = len(took_s), sum(took_s)
         timing.compiled_in_steady_state = -run.backend.compiles()[0]
 
-    service = Service(
-        pool=pool, join=run.joined, workers=workers, sizes=sizes, max_batch=cell.batch_size, prepare=prepare
-    )
+    service = Service(pool, run.joined, workers, run.serving_sizes, cell.batch_size, prepare)
     seed = int(cell.id, 16) % MAX_SEED  # the seed of arrival times; it differs between rates and processes
     served = server.serve(service, cell.protocol, cell.server, seed, run.limits.timeout_s)
     timing.compiled_in_steady_state += run.backend.compiles()[0]

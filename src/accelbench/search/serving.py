@@ -12,7 +12,7 @@ from typing import Any
 from rich.console import Console
 
 from accelbench.answers.cells import Process
-from accelbench.answers.serving import Capacity, capacities, probe_of, setting_of, work_of
+from accelbench.answers.serving import capacities, probe_of, setting_of, work_of
 from accelbench.answers.words import disturbed_text
 from accelbench.errors import UserError
 from accelbench.grid.plan import Planned, Prepared
@@ -22,7 +22,6 @@ from accelbench.judging.verdict import why_disturbed
 from accelbench.presentation import duration, say, significant
 from accelbench.project import shown
 from accelbench.report import read
-from accelbench.report.tables.table import Column, count, number, rendered, tabulate_known
 from accelbench.schema.cell import CHOSEN_SETTINGS, Cell, Server
 from accelbench.schema.measurement import Serving
 from accelbench.schema.record import Record
@@ -249,9 +248,9 @@ class _Search(BaseSearch):
         ]
         ours = [capacity for capacity in every if capacity.what in mine]
         if ours:
-            say(console, f"\n{ours[0].what}: {ours[0].sentence}")
-        if (table := tabulate_known("", COLUMNS, ours)) is not None:
-            console.print(rendered(table, console.width))
+            say(console, f"\n{ours[0].what}")
+        for capacity in ours:  # the best setting first
+            say(console, capacity.sentence)
         untried = [
             f"{candidate.item.label} ({significant(candidate.offline)})"
             for candidate in self.candidates
@@ -268,16 +267,6 @@ class _Search(BaseSearch):
             return 0
         say(console, "No rate is surely within the limit. The lines above have the reasons.")
         return 1
-
-
-COLUMNS = [
-    Column[Capacity]("setting", lambda capacity: capacity.setting),
-    Column("requests/s", lambda capacity: capacity.rates_text),
-    Column("", lambda capacity: capacity.how_sure),
-    Column("p99 near it (ms)", "request_p99_ms", number),
-    Column("mean batch", "mean_batch", number),
-    Column("probes", lambda capacity: len(capacity.probes), count),
-]
 
 
 def _serving(record: Record) -> Serving | None:
