@@ -16,13 +16,12 @@ from typing import Any
 from accelbench.data.arrays import read_counts
 from accelbench.devices.proc import high_water_bytes
 from accelbench.devices.registry import look
-from accelbench.engines.formats import FORMATS
 from accelbench.engines.goal import GoalRun
 from accelbench.engines.images import is_random
 from accelbench.engines.served import serve
 from accelbench.errors import UnsupportedError
 from accelbench.measuring import checks, clock
-from accelbench.measuring.checks import Findings, NewNetwork, Observations, ObservedOutput, Output, in_time
+from accelbench.measuring.checks import FORMATS, Findings, NewNetwork, Observations, ObservedOutput, Output, in_time
 from accelbench.measuring.clock import ONE_RANK, Clock, Compiles, Limits, RankGroup, Runner, Step, Timing
 from accelbench.schema.cell import Cell
 from accelbench.schema.measurement import (

@@ -1,4 +1,4 @@
-"""Checks the precision, the trained weights and the output of a cell.
+"""Checks the precision, the trained weights and the output of a cell. Also the number formats of each precision.
 
 The checks find accidents, not code that cheats on purpose. If a check can prove that something is wrong, it reports a
 defect, which makes the cell `invalid`. Otherwise, it reports a warning, and the numbers are published.
@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +19,49 @@ from numpy.typing import NDArray
 from accelbench.devices import allocators
 from accelbench.schema.text import beginning, message_of, one_line
 from accelbench.schema.vocab import QUANTIZED, Precision
+
+
+class Formats(NamedTuple):
+    """The number formats of a precision, by their names in NumPy."""
+
+    stored: str  # of the weights
+    computed: str  # of the factors of matrix products
+
+
+FORMATS: Mapping[Precision, Formats] = {
+    Precision.fp16: Formats("float16", "float16"),
+    Precision.bf16: Formats("bfloat16", "bfloat16"),
+    Precision.fp32: Formats("float32", "float32"),
+    Precision.tf32: Formats("float32", "float32"),
+    Precision.fp64: Formats("float64", "float64"),
+    Precision.fp16_mixed: Formats("float32", "float16"),
+    Precision.bf16_mixed: Formats("float32", "bfloat16"),
+    Precision.int8: Formats("int8", "int8"),
+}
+INTEGERS = frozenset({"int8", "uint8"})  # the formats of quantised operators
+
+
+def computed_in(formats: Mapping[str, int]) -> str:
+    """Names the formats of a network's matrix products. If any product multiplies integers, the only name is `int8`.
+
+    `formats` maps a format to the number of products in this format.
+    """
+    return "int8" if INTEGERS & set(formats) else ", ".join(sorted(formats))
+
+
+def word_for(stored: str, computed: str, *, tf32: bool) -> str:
+    """Returns the precision that has the formats `stored` and `computed` (see `Formats`), such as `bf16_mixed`.
+
+    If no precision has them, returns a text that names both formats. `tf32` is true if products of fp32 numbers were
+    computed in TF32.
+    """
+    if stored == computed == "float32":
+        return Precision.tf32 if tf32 else Precision.fp32
+    for word, formats in FORMATS.items():
+        if formats == (stored, computed):
+            return word
+    return f"weights {stored}, computed in {computed}"
+
 
 # Format, by its name in NumPy -> significant bits.
 BITS = {"float64": 53, "float32": 24, "float16": 11, "bfloat16": 8, "int8": 7, "uint8": 8}

@@ -6,12 +6,12 @@ import sys
 
 import pytest
 
-from accelbench.engines.lightning.spec import LIGHTNING_IMPORT, host_spec
+from accelbench.engines.lightning.spec import LIGHT_IMPORT, host_spec
 from accelbench.schema.vocab import Engine
 from fakes import make_cell
 
 CODE = f"""
-import sys, {LIGHTNING_IMPORT}, accelbench.engines.lightning.engine
+import sys, {LIGHT_IMPORT}, accelbench.engines.lightning.engine
 print([name for name in ('torchvision', 'transformers', 'scipy.signal') if name in sys.modules])
 import numpy  # user code may use the names that torchmetrics' `__init__` adds
 assert numpy.Inf == numpy.inf

@@ -21,7 +21,6 @@ from torch.export import ExportedProgram
 
 from accelbench.data.arrays import load_split
 from accelbench.engines.exported.spec import serves_any_size
-from accelbench.engines.formats import INTEGERS, word_for
 from accelbench.engines.pytorch import zoo
 from accelbench.engines.pytorch.backends import Backend
 from accelbench.engines.pytorch.feed import Feed
@@ -34,7 +33,7 @@ from accelbench.engines.pytorch.ranks import Ranks
 from accelbench.engines.pytorch.structure import mapped, tensors_in
 from accelbench.engines.registry import UNFINISHED
 from accelbench.errors import UnsupportedError
-from accelbench.measuring.checks import Products
+from accelbench.measuring.checks import INTEGERS, Products, word_for
 from accelbench.schema.cell import Cell
 from accelbench.schema.measurement import Answers, Measurement, Observed, Work
 from accelbench.schema.text import beginning, message_of, one_line

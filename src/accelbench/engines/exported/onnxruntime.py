@@ -16,7 +16,7 @@ from torch.export import ExportedProgram
 
 from accelbench.devices.cpu import has_fast_integers, look
 from accelbench.engines.exported.engine import Compiler, EngineReport, Inputs, skipping, tensors_of
-from accelbench.engines.formats import computed_in
+from accelbench.measuring.checks import computed_in
 
 FILE, QUANTIZED = "network.onnx", "quantized.onnx"
 ONLY_ERRORS = 3  # a log level of ONNX Runtime

@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.export import ExportedProgram
 
 from accelbench.engines.exported.engine import Compiler, EngineReport, Inputs, skipping, tensors_of
-from accelbench.engines.formats import computed_in
+from accelbench.measuring.checks import computed_in
 from accelbench.schema.vocab import Precision
 
 # Disables telemetry. Otherwise a conversion would fork processes that send reports while the cell runs.

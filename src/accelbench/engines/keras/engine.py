@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 from accelbench.data.order import VALIDATION
 from accelbench.devices.cpu import usable_cores
 from accelbench.engines.cell_run import BaseBackend, CellRun
-from accelbench.engines.formats import FORMATS, word_for
 from accelbench.engines.goal import GoalRun
 from accelbench.engines.images import channels_last, input_of, is_random, optimizer_named, unseen_images
 from accelbench.engines.keras import networks
@@ -24,6 +23,7 @@ from accelbench.engines.keras.feed import ArrayFeed, Feed, feed_of
 from accelbench.engines.served import NUM_DRAWN, powers_up_to
 from accelbench.errors import UnsupportedError
 from accelbench.measuring.checks import (
+    FORMATS,
     WEIGHTS,
     NewNetwork,
     Norms,
@@ -31,6 +31,7 @@ from accelbench.measuring.checks import (
     Output,
     Products,
     numbers_of,
+    word_for,
 )
 from accelbench.measuring.clock import Compiles
 from accelbench.schema.cell import Cell

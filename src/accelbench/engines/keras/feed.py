@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from accelbench.data.arrays import Arrays
 from accelbench.data.order import VALIDATION, Order, num_drawn_ahead
-from accelbench.engines.formats import FORMATS
 from accelbench.engines.images import arrays_of, channels_last, is_random, order_of
+from accelbench.measuring.checks import FORMATS
 from accelbench.schema.cell import Cell
 from accelbench.schema.vocab import Mode, Pipeline
 

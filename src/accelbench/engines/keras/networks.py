@@ -9,9 +9,9 @@ from typing import Any
 import keras
 from keras import layers, losses, ops, optimizers
 
-from accelbench.engines.formats import FORMATS
 from accelbench.engines.images import Shape, channels_first
 from accelbench.engines.networks import layers_of
+from accelbench.measuring.checks import FORMATS
 from accelbench.schema.cell import Cell, ModelSpec
 from accelbench.schema.measurement import Work
 from accelbench.schema.vocab import Precision

@@ -7,11 +7,12 @@ from accelbench.engines.registry import HostSpec
 from accelbench.schema.cell import Cell
 
 ENGINE = "accelbench.engines.lightning.engine"
-LIGHTNING_IMPORT = "accelbench.engines.lightning.lightning_import"
+LIGHT_IMPORT = "accelbench.engines.lightning.light_import"
 
 
 def host_spec(cell: Cell) -> HostSpec:
     """The host of `cell`: PyTorch's host that also imports Lightning."""
     base = of_torch.host_spec(cell)
-    first, *others = (name for name in base.preload if name != of_torch.ENGINE)
-    return replace(base, engine=ENGINE, preload=(first, LIGHTNING_IMPORT, ENGINE, *others))
+    others = [name for name in base.preload if name not in ("torch", of_torch.NOTE_MALLOC, of_torch.ENGINE)]
+    preload = ("torch", LIGHT_IMPORT, "pytorch_lightning", of_torch.NOTE_MALLOC, ENGINE, *others)
+    return replace(base, engine=ENGINE, preload=preload)

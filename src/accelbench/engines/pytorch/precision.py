@@ -14,9 +14,9 @@ from torch.amp.grad_scaler import GradScaler
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.module import register_module_forward_hook
 
-from accelbench.engines.formats import FORMATS, word_for
 from accelbench.engines.pytorch.structure import tensors_in
 from accelbench.errors import UnsupportedError
+from accelbench.measuring.checks import FORMATS, word_for
 from accelbench.schema.ceilings import MIXED
 from accelbench.schema.cell import Cell
 from accelbench.schema.measurement import Observed

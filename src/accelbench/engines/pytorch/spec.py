@@ -10,7 +10,7 @@ from accelbench.schema.vocab import Device, Library, Mode
 
 ENGINE = "accelbench.engines.pytorch.engine"
 PROBER = "accelbench.engines.pytorch.probe"
-TORCH_IMPORT = "accelbench.engines.pytorch.torch_import"  # must be the first import
+NOTE_MALLOC = "accelbench.engines.note_malloc"
 OF_OPTIMIZERS = "torch._dynamo"  # otherwise, torch imports it at an optimiser's first step, which takes a second
 # Packages whose imports take seconds. A host imports them once, if its cells need them.
 SLOW = ("pytorch_lightning", "timm", "torchvision", "transformers")
@@ -18,7 +18,7 @@ SLOW = ("pytorch_lightning", "timm", "torchvision", "transformers")
 
 def host_spec(cell: Cell) -> HostSpec:
     """Describes the host process of `cell`: it imports torch (for XLA, also torch_xla), and forks the cells."""
-    preload: tuple[str, ...] = (TORCH_IMPORT, "accelbench.isolation.supervisor", ENGINE)
+    preload: tuple[str, ...] = ("torch", NOTE_MALLOC, "accelbench.isolation.supervisor", ENGINE)
     if cell.mode == Mode.train or cell.options.compile:
         preload = (*preload, OF_OPTIMIZERS)
     named = _named(*cell.own_code.values())
