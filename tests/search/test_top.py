@@ -11,8 +11,9 @@ from accelbench.answers.jobs import jobs
 from accelbench.report import read
 from accelbench.schema.cell import Options
 from accelbench.schema.vocab import Status
-from accelbench.search.top import answer, questions
+from accelbench.search.top import answer, folder_of, questions
 from accelbench.sweep import run
+from accelbench.sweep.run import SweepResult
 from fakes import make_cell, make_options
 from report.conftest import Maker
 from tests.sinks.stores import client_of, opened
@@ -50,13 +51,19 @@ def test_which_of_two_batch_sizes_is_faster_is_a_question_too(tmp_path):
     assert models(questions(sweeps, 1000.0)) == ["cnn", "mlp"]
 
 
-def test_what_was_delivered_nowhere_is_measured_again_for_nowhere(tmp_path):
+def test_what_was_delivered_nowhere_is_measured_again_for_nowhere(tmp_path, monkeypatch):
     untracked = [replace(each, environment={**each.environment, "tracking": "none"}) for each in pair("mlp", (1, 2))]
-    sweeps = swept(tmp_path, *pair("cnn", (1, 2)), *untracked)
-    assert {question.first.cell.model.name: question.tracking for question in questions(sweeps, 1000.0)} == {
-        "cnn": "mlflow",
-        "mlp": "none",
-    }
+    asked = questions(swept(tmp_path, *pair("cnn", (1, 2)), *untracked), 1000.0)
+    found = {}
+
+    def measured(cells, options, console, place, **_):
+        place.mkdir()
+        found[cells[0].model.name] = options.tracking
+        return SweepResult(place)
+
+    monkeypatch.setattr(run, "run", measured)
+    answer(asked, tmp_path / "confirmed", Console(file=io.StringIO()), None)
+    assert found == {"cnn": "mlflow", "mlp": "none"}
 
 
 def test_after_it_is_answered_the_report_is_sure_or_says_that_it_cannot_tell(project, shared, empty_store, monkeypatch):
@@ -71,7 +78,7 @@ def test_after_it_is_answered_the_report_is_sure_or_says_that_it_cannot_tell(pro
     assert [record.status for record in done] == [Status.ok] * 10
     assert answer([question], folder, console, shared) == done
     sweeps = read.read_all(project / "results")
-    assert [each.key for each in questions(sweeps, 1000.0)] == [question.key]  # it keeps what it has
+    assert list(map(folder_of, questions(sweeps, 1000.0))) == [folder_of(question)]  # it keeps what it has
     assert len(sweeps[0].cells) == 2
     (found,) = jobs(sweeps[0].cells)
     assert found.lead.is_interleaved
