@@ -8,7 +8,6 @@ import pytest
 
 import own_code
 from accelbench.engines.pytorch import engine
-from accelbench.engines.registry import host_spec
 from accelbench.engines.served import blocks_of
 from accelbench.errors import UserError
 from accelbench.judging.row import summarise
@@ -124,15 +123,6 @@ def test_a_network_of_one_batch_size_is_not_served_by_an_engine_that_exports_it(
     outcome = hosts.run(own_cell("OnlyFour", "two_inputs", engine=name, **SERVES), tmp_path)
     assert outcome.status == Status.skipped
     assert outcome.reason.startswith("torch.export for any batch size (use server.max_batch=1, or engine=pytorch)")
-
-
-def test_probes_of_one_setting_share_an_exported_network():
-    cell = make_cell(engine=Engine.onnxruntime, **SERVES)
-    alike = replace(cell, repeat=1, server=replace(SERVER, rate=9.0, max_delay_ms=2.0))
-    others = [replace(cell, batch_size=1), replace(cell, protocol=Protocol.window), replace(cell, seed=1)]
-    others += [replace(cell, server=replace(SERVER, workers=2))]  # AOTInductor's code has a fixed number of threads
-    assert host_spec(alike).exported_as == host_spec(cell).exported_as
-    assert host_spec(cell).exported_as not in {host_spec(cell).exported_as for cell in others}
 
 
 def test_blocks_are_of_batches_that_follow_each_other():

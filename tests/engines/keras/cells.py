@@ -8,7 +8,8 @@ from unittest.mock import patch
 
 from keras import layers
 
-from accelbench.engines.keras import networks
+from accelbench.engines.keras import engine, networks
+from accelbench.judging.verdict import judge
 from accelbench.schema.cell import KerasSettings, ModelSpec
 from accelbench.schema.vocab import Engine, Mode, Protocol
 from engines.keras.twins import trained_cell
@@ -72,3 +73,14 @@ def give(network, twins, case):
             flat = None
         layer.set_weights(mine)
     assert next(tensors, None) is None
+
+
+def on_two_devices(digits):
+    """Returns the verdict, the measurement, the weights of each replica, and their devices."""
+    cell = trained(devices=2)
+    backend = engine.Backend(cell)
+    run = engine.Run(cell, digits, backend)
+    measured = run.measure()
+    weights = [backend.parts_of(weight) for weight in run.model.trainable_weights]
+    devices = sorted({part.device for parts in weights for part in parts})
+    return judge(cell, measured), measured, [[part.numpy() for part in parts] for parts in weights], devices

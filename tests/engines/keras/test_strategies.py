@@ -9,8 +9,7 @@ from accelbench.engines.keras.feed import feed_of
 from accelbench.errors import UnsupportedError
 from accelbench.schema.cell import DataSpec
 from accelbench.schema.vocab import Device
-from engines.keras.cells import elsewhere, keras_cell, trained
-from engines.keras.others import on_two_devices
+from engines.keras.cells import elsewhere, keras_cell, on_two_devices, trained
 
 
 @pytest.mark.parametrize(("split", "num", "kept"), [("train", 321, 320), ("test", 97, 97)])

@@ -4,11 +4,13 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import torch
 from PIL import Image
 
 from accelbench.data.pictures import convert
 from accelbench.data.prepare import describe
 from accelbench.engines.pytorch import engine
+from accelbench.engines.pytorch.module import augmented
 from accelbench.schema.cell import DataSpec, ModelSpec
 from accelbench.schema.vocab import Augment, Mode, Pipeline, Protocol
 from fakes import make_cell
@@ -63,3 +65,21 @@ def test_the_output_of_training_on_varied_images_is_that_of_a_new_network(pets):
     measurement = engine.run(make_cell(model=model, data=data, mode=Mode.train, batch_size=8), pets)
     assert not measurement.defects
     assert "outputs" in measurement.checked
+
+
+def numbered(num=400, height=16, width=24):
+    """Images whose pixels hold their own position, in two channels."""
+    rows, columns = torch.meshgrid(torch.arange(height), torch.arange(width), indexing="ij")
+    return torch.stack([rows, columns], -1).to(torch.uint8).expand(num, height, width, 2)
+
+
+def test_a_flip_mirrors_half_of_the_images_and_a_shift_moves_by_up_to_an_eighth():
+    torch.manual_seed(0)
+    images = numbered()
+    flipped = augmented(images, Augment.flip)
+    mirrored = flipped[:, 0, 0, 1] == 23
+    assert flipped[mirrored].equal(images[mirrored].flip(2))
+    assert flipped[~mirrored].equal(images[~mirrored])
+    assert 150 < mirrored.sum() < 250
+    middle = augmented(images, Augment.flip_shift)[:, 8, 12].int()
+    assert set((middle[:, 0] - 8).tolist()) == set(range(-2, 3))

@@ -107,12 +107,6 @@ def test_batches_have_the_labels_of_their_task_and_no_special_ids():
     assert labels["none"] is None
 
 
-@pytest.mark.parametrize("name", ["codegen", "cpmant", "mobilebert", "roc_bert"])
-def test_a_configuration_may_lack_the_fields_of_special_ids(name):
-    task = Task.masked_lm if "bert" in name else Task.causal_lm
-    assert TokenMaker(cell(model(name, task)), 2)()["input_ids"].shape == (2, 16)
-
-
 @pytest.mark.parametrize(
     ("spec", "message"),
     [
