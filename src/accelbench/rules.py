@@ -125,6 +125,7 @@ class Asked:
 
 
 SERVING = "protocol=server,single_stream,multi_stream,offline"
+NOT_SERVING = SERVING.replace("=", "!=")
 ON_TORCH = "engine=pytorch,lightning"
 EXPORTED = "engine=onnxruntime,openvino,aotinductor"
 FP16_ADAM = "precision=fp16 mode=train model.optimizer=adam model!=lightning"
@@ -165,6 +166,7 @@ NEEDS = (
     Needs("target.every target.every_steps", "target.definition=passage"),
     Needs("model.collate", SERVING),
     Needs("data.num_workers", "data.pipeline=jpeg"),
+    Needs("data.pinned", f"device=gpu {ON_TORCH} data.pipeline!=device {NOT_SERVING}"),
     Needs("model.input_shape model.num_classes", "data=random !model.batch model!=transformers"),
 )
 
@@ -265,10 +267,6 @@ SKIPPED = (
     Rule("uneven", "batch_size={batch_size}: not divisible by devices={devices}: choose a multiple"),
     Rule("protocol=target target.metric=accuracy model=autoencoder", "target.metric=accuracy: model={model} does not classify", "target.metric=loss"),
     Rule("protocol=target target.metric=accuracy model.output=any model!=lightning", "target.metric=accuracy: model={model.name} does not classify", "target.metric=loss"),
-    Rule("data.pinned=false device!=gpu", "data.pinned=false: has no effect with device={device}", "data.pinned=true"),
-    Rule("data.pinned=false engine!=pytorch,lightning", "data.pinned=false: has no effect with engine={engine}", "data.pinned=true"),
-    Rule("data.pinned=false data.pipeline=device", "data.pinned=false: has no effect with data.pipeline=device", "data.pinned=true"),
-    Rule(f"data.pinned=false {SERVING}", "data.pinned=false: has no effect with protocol={protocol}", "data.pinned=true"),
     # Precisions
     Rule("precision=tf32 device!=gpu", "tf32 needs an NVIDIA GPU, not {device}", "fp32"),
     Rule("engine.xla_processes device=xla_cpu", "engine.xla_processes=true: PJRT can't connect processes on CPUs (pytorch/xla#5342)", "false"),

@@ -116,8 +116,6 @@ def optional(device="cpu", mode=Mode.infer, **on):
         (make_cell(model=ModelSpec(name="rnn"), data=DataSpec(name="mine-12345678")), None),  # known once prepared
         (make_cell(device=Device.xla_cpu, devices=2, xla_processes=True), "PJRT can't connect processes on CPUs"),
         (optional("tpu", compile=True), "compile=true: XLA compiles every network anyway"),
-        (make_cell(data=DataSpec(name="mnist", pinned=False)), "data.pinned=false: has no effect with device=cpu"),
-        (make_cell(device=Device.gpu, data=DataSpec(name="mnist", pinned=False)), None),
         (
             optional("gpu", allocator=Allocator.jemalloc),
             "allocator=jemalloc: sets the host's allocator, and a gpu has its own memory",

@@ -13,7 +13,7 @@ from rich.console import Console
 from accelbench.commands.command import VERBOSE, flag, say
 from accelbench.errors import UserError
 from accelbench.presentation import seconds_of
-from accelbench.project import CONFIRMED, RESULTS, RUNS, Workplace, shown
+from accelbench.project import CONFIRMED, RECORDS, RESULTS, RUNS, Workplace, shown
 from accelbench.rules import Asked, Rule
 from accelbench.schema.vocab import Device, Status
 
@@ -85,15 +85,16 @@ def names_of(words: Iterable[str]) -> set[str]:
 def default_folder(place: Workplace, console: Console) -> str:
     """Returns the default folder of records, relative to `place.root`.
 
-    In a project with an ok cell in results/, it is results/. Otherwise, it is the folder under runs/ that was changed
-    last, among the folders with an ok cell. Its name is printed. Raises UserError: there is no ok cell.
+    In a project with an ok cell in results/, it is results/. Otherwise, it is the folder under runs/ with the newest
+    record, among the folders with an ok cell. Its name is printed. Raises UserError: there is no ok cell.
     """
     from accelbench.schema.plan_file import sweep_folders
 
     if place.project is not None and _has_ok(place.root / RESULTS):
         return RESULTS
     folders = [folder for folder in sweep_folders(place.root / RUNS) if folder.parent.name != CONFIRMED]
-    for folder in sorted(folders, key=lambda folder: -folder.stat().st_mtime):
+    written_s = {folder: [path.lstat().st_mtime for path in folder.glob(RECORDS)] for folder in folders}
+    for folder in sorted(folders, key=lambda folder: max(written_s[folder], default=0.0), reverse=True):
         if _has_ok(folder):
             name = str(folder.relative_to(place.root))
             say(console, f"Records: {name}, the newest in {RUNS}/ with an ok cell")
