@@ -165,31 +165,19 @@ class DrawnFeed:
         self.sizes: list[int] = []  # samples of each batch that was yielded, if batches differ
 
     def __iter__(self) -> Iterator[Any]:
-        return self._fresh() if self.fresh else self._repeated()
-
-    def _repeated(self) -> Iterator[Any]:
-        batches = self.batches
-        first = batches[0] if on_xla(batches[0]) else copied(batches[0])
-        before = signature(first)
-        self.sizes += self.nums[:1]
-        yield first
-        # The step has used the batch.
-        self.copies = self.copies or (signature(first) != before and not on_xla(first))
-        del first  # frees its memory on the device
-        for index in count_from(1):
-            place = index % len(batches)
-            if self.nums:
-                self.sizes.append(self.nums[place])
-            batch = batches[place]
-            yield copied(batch) if self.copies else batch
-
-    def _fresh(self) -> Iterator[Any]:
-        batch = self.batches[0]
-        while True:
+        for index in count_from():
+            place = index % len(self.batches)
+            batch = self.draw() if self.fresh and index else self.batches[place]
             if self.count is not None:
-                self.sizes.append(self.count(batch))
+                self.sizes.append(self.count(batch) if self.fresh else self.nums[place])
+            if index or self.fresh or on_xla(batch):
+                yield copied(batch) if self.copies else batch
+                continue
+            batch = copied(batch)
+            before = signature(batch)
             yield batch
-            batch = self.draw()
+            # The step has used the batch.
+            self.copies = self.copies or signature(batch) != before
 
     @property
     def varies(self) -> bool:

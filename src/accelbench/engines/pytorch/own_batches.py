@@ -2,6 +2,7 @@
 
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from random import SystemRandom
 from typing import Any
 
@@ -14,7 +15,7 @@ from accelbench.engines.pytorch.feed import DrawnFeed, pins
 from accelbench.engines.pytorch.module import Loss
 from accelbench.engines.pytorch.precision import STORED_DTYPES, cast_tensor, seed_generators
 from accelbench.engines.pytorch.ranks import RANK_SEEDS, Ranks
-from accelbench.engines.pytorch.structure import is_same, mapped, tensors_in, varied
+from accelbench.engines.pytorch.structure import is_same, mapped, num_rows, tensors_in, varied
 from accelbench.engines.served import NUM_DRAWN
 from accelbench.engines.targets import check_call, import_path
 from accelbench.errors import UserError
@@ -300,22 +301,15 @@ class OwnWorkload:
             self.joined = import_path("model.collate", model.collate)
             tensors_of(f"model.collate={model.collate}: should return", self.joined(pool))
         elif self.num_samples > 1:
-            self._check_joined(pool)
+            rows = 0
+            with suppress(RuntimeError):  # raised if their other dimensions differ
+                rows = num_rows(structure.joined(pool))
+            if rows != len(pool) or num_rows(self.first) != self.num_counted:
+                raise UserError(
+                    f"model.batch={model.batch}: single samples can't be joined along the first dimension of each "
+                    "tensor: set model.collate=pkg.function, which joins them"
+                )
         return pool
-
-    def _check_joined(self, pool: Sequence[Any]) -> None:
-        """Raises UserError if concatenating the tensors of single samples does not make a batch of as many samples."""
-        try:
-            joined = list(tensors_in(structure.joined(pool)))
-        except RuntimeError:  # their other dimensions differ
-            joined = []
-        rows = {tensor.shape[:1] for tensor in joined}
-        rows_of_batch = {tensor.shape[:1] for tensor in tensors_in(self.first)}
-        if rows != {(len(pool),)} or rows_of_batch != {(self.num_counted,)}:
-            why = "single samples can't be joined along the first dimension of each tensor"
-            raise UserError(
-                f"model.batch={self.cell.model.batch}: {why}: set model.collate=pkg.function, which joins them"
-            )
 
     def example(self) -> Any:
         return mapped(self.first, Tensor.cpu)
