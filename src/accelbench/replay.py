@@ -3,19 +3,16 @@
 import random
 import time
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import replace
 from datetime import datetime
-from itertools import zip_longest
+from operator import itemgetter
 from pathlib import Path
-from typing import NamedTuple
 
 from rich.console import Console
 
-from accelbench.answers.cells import MIN_PROCESSES, Process
+from accelbench.answers.cells import MIN_PROCESSES, Process, cells_of
 from accelbench.answers.gaps import Gap, Word, gap
-from accelbench.answers.jobs import Job, jobs
-from accelbench.answers.sureness import SpeedRatio, Verdict, compare_processes
+from accelbench.answers.jobs import jobs
 from accelbench.bundle import verify
 from accelbench.devices.cpu import usable_cores
 from accelbench.errors import UserError
@@ -32,19 +29,6 @@ from accelbench.sweep.interleaved import save_comparison, shuffled_runs
 
 NO_SPEED = SERVING - {Protocol.offline} | {Protocol.target}
 HOLDS, FAILS, CANT_TELL, NOT_MEASURED = "holds", "doesn't hold", "can't tell", "not measured"
-
-
-class Claim(NamedTuple):
-    """The claimed ratio of two cells: the first cell's speed divided by the second cell's speed."""
-
-    what: str
-    cells: tuple[Cell, Cell]
-    judged: Gap
-
-
-def key_of(cell: Cell) -> str:
-    """Returns a text that is equal for the processes of a cell that have the same seed."""
-    return replace(cell, repeat=0).id
 
 
 def replay(name: str, num: int, budget_s: float, console: Console, hosts: Hosts, *, trusts: bool = False) -> int:
@@ -70,9 +54,10 @@ def replay(name: str, num: int, budget_s: float, console: Console, hosts: Hosts,
     findings = set[str]()
     measured = set[str]()
     left_out = Counter[str]()
-    for number, claim in enumerate(claims, 1):
-        reasons = [_why_not(cell, trusts) for cell in claim.cells]
-        wanted = measured | {key_of(cell) for cell in claim.cells}
+    for number, (what, claim) in enumerate(claims, 1):
+        sides = (claim.first, claim.second)
+        reasons = [_why_not(side.cell, trusts) for side in sides]
+        wanted = measured | {side.settings_key for side in sides}
         if len(wanted) > num:
             reasons.append("needs a larger --cells")
         if time.monotonic() > ends_s:
@@ -81,32 +66,32 @@ def replay(name: str, num: int, budget_s: float, console: Console, hosts: Hosts,
             left_out[why] += 1
             continue
         measured = wanted
-        say(console, f"Measures {claim.what}, {MIN_PROCESSES} times each, into {folder}/{number}")
+        say(console, f"Measures {what}, {MIN_PROCESSES} times each, into {folder}/{number}")
         finding, here = _measured(claim, f"{folder}/{number}", console, hosts)
         findings.add(finding)
-        there = _text(claim.judged, claim.judged.word)
-        say(console, f"{finding:<15} {claim.what}: {there} in the bundle, {here} on this machine")
+        say(console, f"{finding:<15} {what}: {_text(claim)} in the bundle, {here} on this machine")
     for why, num_claims in left_out.items():
         say(console, f"{NOT_MEASURED:<15} {counted(num_claims, 'claim')} ({why})")
     return 0 if HOLDS in findings and FAILS not in findings else 1
 
 
-def _of_bundle(path: Path) -> list[Claim]:
-    """Returns the claims of a bundle: first the largest gain of every job, then the second largest gains, etc."""
+def _of_bundle(path: Path) -> list[tuple[str, Gap]]:
+    """Returns the claims of a bundle, each with a text that names its cells.
+
+    First comes the largest gain of every job, then the second largest gain of every job, etc.
+    """
     verified = verify(path)
     if verified.problems:
         raise UserError(f"{path}: wrong, so not replayed ({verified.problems[0]}): see `accelbench verify`")
     cells = sorted((cell for one in verified.sweeps for cell in one.cells), key=lambda cell: cell.started_at)
-    by_job = [list(_claims(job)) for job in jobs(cells)]
-    return [claim for of_rank in zip_longest(*by_job) for claim in filter(None, of_rank)]
-
-
-def _claims(job: Job) -> Iterator[Claim]:
-    others = [] if job.others else [gap(job.fastest, other) for other in job.cells[1:]]  # cells of other batches
-    for gain in [*job.gains, *others]:
-        if gain.word != Word.cant_tell:
-            what = f"{job.what}: {job.text(gain.first)} over {job.text(gain.second)}"
-            yield Claim(what, (gain.first.cell, gain.second.cell), gain)
+    claims = []
+    for job in jobs(cells):
+        others = [] if job.others else [gap(job.fastest, other) for other in job.cells[1:]]  # cells of other batches
+        gains = [gain for gain in [*job.gains, *others] if gain.word != Word.cant_tell]
+        for rank, gain in enumerate(gains):
+            claims.append((rank, f"{job.what}: {job.text(gain.first)} over {job.text(gain.second)}", gain))
+    claims.sort(key=itemgetter(0))
+    return [(what, gain) for _, what, gain in claims]
 
 
 def _why_not(cell: Cell, trusts: bool) -> str | None:
@@ -126,28 +111,30 @@ def _why_not(cell: Cell, trusts: bool) -> str | None:
         return str(error)
 
 
-def _measured(claim: Claim, out: str, console: Console, hosts: Hosts) -> tuple[str, str]:
+def _measured(claim: Gap, out: str, console: Console, hosts: Hosts) -> tuple[str, str]:
     """Measures and compares the two cells of a claim, like `compare --run`.
 
     Returns the finding, and the ratio on this machine. If there is no ratio, returns the reason instead.
     """
-    runs = shuffled_runs(*claim.cells, MIN_PROCESSES, random.getrandbits(32))
+    first, second = claim.first.cell, claim.second.cell
+    runs = shuffled_runs(first, second, MIN_PROCESSES, random.getrandbits(32))
     options = replace(one_cell("tracking=none")[1], out=out)
     try:
         result = sweep.run(runs.cells, options, console, hosts=hosts, show=lambda result: None)
     except UserError as error:  # for example, data are missing here
         return CANT_TELL, str(error)
-    save_comparison(runs, (claim.cells[0].label, claim.cells[1].label), result.records, result.folder)
-    first, second = (list(map(Process.of, side)) for side in runs.sides(result.records))
-    ratio = compare_processes(second, first)
-    verdict = ratio.verdict()
-    here = "no ratio" if ratio.ratio is None else _text(ratio, verdict)
-    if verdict == Verdict.cant_tell:
-        return CANT_TELL, here
-    claimed = Verdict.same if claim.judged.word == Word.same else Verdict.faster
-    return HOLDS if verdict == claimed else FAILS, here
+    save_comparison(runs, (first.label, second.label), result.records, result.folder)
+    cells = [cell for cell in cells_of(map(Process.of, result.records)) if cell.speed]
+    if len(cells) < 2:
+        return CANT_TELL, "no ratio"
+    here = gap(*cells)
+    if here.word not in (Word.sure, Word.same):
+        return CANT_TELL, _text(here)
+    is_same = claim.word == Word.same
+    holds = is_same == (here.word == Word.same) and (is_same or (here.ratio > 1) == (claim.ratio > 1))
+    return HOLDS if holds else FAILS, _text(here)
 
 
-def _text(ratio: Gap | SpeedRatio, word: str) -> str:
-    how_sure = word if ratio.low is None else f"{significant(ratio.low)} to {significant(ratio.high)}"
+def _text(ratio: Gap) -> str:
+    how_sure = ratio.word if ratio.low is None else f"{significant(ratio.low)} to {significant(ratio.high)}"
     return f"{significant(ratio.ratio)} times ({how_sure})"
