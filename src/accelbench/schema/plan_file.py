@@ -12,10 +12,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from accelbench.errors import RefusedError, UserError
+from accelbench.errors import RefusedError
 from accelbench.project import PLAN, RACE, RECORDS
 from accelbench.schema import record as records
-from accelbench.schema.cell import Cell, argument_text, id_of
+from accelbench.schema.cell import Cell, argument_text
 from accelbench.schema.secrets import masked
 from accelbench.schema.serialize import flat, load, plain, read_json, refuse_unknown, safe, write_json
 from accelbench.schema.text import one_line
@@ -51,8 +51,7 @@ def write_plan(plan: PlanFile, folder: Path) -> None:
     entries = []
     for wanted in plan.cells:
         entry = {"cell_id": wanted.cell.id, "label": wanted.label, "record": wanted.record_name, "cell": wanted.cell}
-        known = {"planned_in": wanted.planned_in, "words": masked(wanted.words)}
-        entries.append(entry | {name: text for name, text in known.items() if text})
+        entries.append({**entry, "planned_in": wanted.planned_in, "words": masked(wanted.words)})
     write_json(folder / PLAN, vars(plan) | {"cells": entries})
 
 
@@ -65,36 +64,19 @@ def read_plan(folder: Path) -> PlanFile:
     with records.explained(path, "plan", AGAIN):
         values = read_json(path)
         records.check_readable(values["schema_version"])
-        ids = [id_of(entry["cell"]) for entry in values["cells"]]  # before `safe` changes texts
         values = safe(values)
-        named = [entry.pop("cell_id") for entry in values["cells"]]
         for entry in values["cells"]:
             entry["record_name"] = entry.pop("record")
         plan = load(PlanFile, values)
-        for entry, cell_id, name, wanted in zip(values["cells"], ids, named, plan.cells, strict=True):
-            refuse_unknown(entry["cell"], plain(wanted.cell), f"{name}.cell")
-            vars(wanted.cell)["id"] = cell_id
-            if name != cell_id or not wanted.record_name.startswith(f"{cell_id}-"):
-                raise ValueError(f"{wanted.record_name}: wrong id: the cell's settings have the id {cell_id}")
+        for entry, wanted in zip(values["cells"], plan.cells, strict=True):
+            refuse_unknown(entry["cell"], plain(wanted.cell), f"{wanted.record_name}.cell")
+            vars(wanted.cell)["id"] = str(entry["cell_id"])
         return plan
 
 
 def read_planned(folder: Path) -> records.Readable:
     """Returns the readable records that `folder`/plan.json names, in its order. Raises the errors of `read_plan`."""
     return records.read_all([folder / f"{wanted.record_name}.json" for wanted in read_plan(folder).cells])
-
-
-def cells_in(folder: Path) -> list[WantedCell]:
-    """Returns the cells in `folder`/plan.json. If the plan is not readable, returns the cells of the folder's records.
-
-    Raises RefusedError: the system refuses to read the plan now.
-    """
-    try:
-        return read_plan(folder).cells
-    except RefusedError:
-        raise
-    except UserError:
-        return plan_of_records(folder).cells
 
 
 def plan_of_records(folder: Path) -> PlanFile:
@@ -169,7 +151,7 @@ class RaceFile:
     """The contents of a race.json."""
 
     answers: list[str]  # the results in sentences
-    # Names of the records of short processes: they measured only a short window. Earlier releases wrote no such list.
+    # Names of the records of short processes: they measured only a short window
     short: list[records.RecordName] = field(default_factory=list)
 
 
@@ -179,7 +161,4 @@ def read_race(folder: Path) -> RaceFile | None:
     if not path.exists():
         return None
     with records.explained(path, "search", "; run the search again"):
-        values = safe(read_json(path))
-        if "processes" in values:  # of an earlier release
-            values["short"] = [process["record"] for process in values["processes"] if not process["is_full"]]
-        return load(RaceFile, values)
+        return load(RaceFile, safe(read_json(path)))

@@ -22,7 +22,7 @@ from accelbench.presentation import (
     unit_of_work,
 )
 from accelbench.schema.measurement import Serving
-from accelbench.schema.record import Record, Row, number_of
+from accelbench.schema.record import Record, Row
 from accelbench.schema.vocab import QUANTIZED, UNEXPECTED, Mode, Provenance, Status
 
 UNCOUNTED = "answers leave such a cell out"
@@ -106,21 +106,18 @@ def _speed(record: Record, row: Row, width: int) -> Iterator[str]:
     for name, what in (("tpot", "token"), ("latency", "step")):
         yield tails(row, name).removeprefix("p50 ").replace(" ms", f" ms a {what}", 1)
     if record.measurement and record.measurement.serving:
-        yield from _requests(record.measurement.serving, row)
+        yield from _requests(record.measurement.serving)
 
 
-def _requests(serving: Serving, row: Row) -> Iterator[str]:
+def _requests(serving: Serving) -> Iterator[str]:
     """Yields the latencies of requests, how many requests there were, and how many missed the limit."""
     for quantile in serving.latencies:
         if quantile.seconds is not None:
-            low, high = (significant(None if end is None else 1000 * end) for end in (quantile.low, quantile.high))
-            bounds = "" if quantile.low is None and quantile.high is None else f" ({low} to {high})"
-            yield f"p{quantile.percentile:g} {significant(1000 * quantile.seconds)} ms{bounds}"
+            yield f"p{quantile.percentile:g} {significant(1000 * quantile.seconds)} ms"
     yield f"{counted(serving.num_requests, 'request')} in {duration(serving.duration_s)}"
     if serving.num_missed is not None:
-        low, high = (significant(100 * (number_of(row, f"miss_share_{end}") or 0.0), 2) for end in ("low", "high"))
         yield f"{significant(serving.offered_per_s)}/s offered"
-        yield f"{serving.num_missed:,} took longer, {low} to {high} %"
+        yield f"{serving.num_missed:,} took longer"
 
 
 def _step(row: Row, width: int) -> Iterator[Text]:
