@@ -148,14 +148,6 @@ def test_what_can_not_be_packed_is_named_and_nothing_is_written(folder, tmp_path
     assert ("race.json" in printed, "no.zip" in printed, out.exists()) == (True, False, False)
 
 
-def test_plans_that_confirm_nothing_of_the_records_are_left_out(folder, tmp_path):
-    maker = Maker()
-    maker.suite(tmp_path / "confirmed", [maker.ok(maker.cell(suite="other"), 1.0)])
-    assert main(["bundle", str(folder.parent), "--out", str(tmp_path / "mine.zip")]) == 0
-    with zipfile.ZipFile(tmp_path / "mine.zip") as bundle:
-        assert not [name for name in bundle.namelist() if name.startswith("confirmed/")]
-
-
 @pytest.mark.parametrize("content", [b"PK", None])
 def test_another_file_is_no_bundle(tmp_path, capsys, content):
     path = tmp_path / "some.zip"

@@ -1,11 +1,7 @@
 """Data of the user's own: which files are read, when they are read again, and what is refused."""
 
-import zipfile
-from io import BytesIO
-
 import numpy as np
 import pytest
-from numpy.lib import format as npy
 from PIL import Image
 
 from accelbench.data import prepare
@@ -135,16 +131,3 @@ def test_other_arrays_are_refused_with_what_is_expected(place, tmp_path, arrays,
     with pytest.raises(DataError, match=rf"^data.path={path}: ({message})"):
         prepare.prepare_own(place, of_arrays(path))
     assert not (place.data / "mine").exists()
-
-
-def test_an_array_that_claims_to_be_huge_or_is_none_is_refused_and_takes_no_memory(place, tmp_path):
-    head = BytesIO()
-    npy.write_array_header_1_0(head, {"descr": "|u1", "fortran_order": False, "shape": (10**9, 4096, 4096)})
-    with zipfile.ZipFile(tmp_path / "huge.npz", "w") as archive:
-        archive.writestr("images.npy", head.getvalue())
-        archive.writestr("labels.npy", head.getvalue())
-    (tmp_path / "text.npz").write_text("no archive")
-    np.save(tmp_path / "one.npy", IMAGES)
-    for name in ("huge.npz", "text.npz", "one.npy"):
-        with pytest.raises(DataError, match="not readable as an .npz file of arrays"):
-            prepare.prepare_own(place, of_arrays(tmp_path / name))

@@ -13,7 +13,6 @@ from accelbench.schema.cell import Options
 from accelbench.schema.vocab import Status
 from accelbench.search.top import answer, folder_of, questions
 from accelbench.sweep import run
-from accelbench.sweep.run import SweepResult
 from fakes import make_cell, make_options
 from report.conftest import Maker
 from tests.sinks.stores import client_of, opened
@@ -49,21 +48,6 @@ def test_which_of_two_batch_sizes_is_faster_is_a_question_too(tmp_path):
     sizes = [replace(maker.ok(maker.cell("cnn", batch_size=size), 10.0 * size), wall_s=0.1) for size in (8, 32)]
     sweeps = swept(tmp_path, *sizes, *pair("mlp", (1, 2)))
     assert models(questions(sweeps, 1000.0)) == ["cnn", "mlp"]
-
-
-def test_what_was_delivered_nowhere_is_measured_again_for_nowhere(tmp_path, monkeypatch):
-    untracked = [replace(each, environment={**each.environment, "tracking": "none"}) for each in pair("mlp", (1, 2))]
-    asked = questions(swept(tmp_path, *pair("cnn", (1, 2)), *untracked), 1000.0)
-    found = {}
-
-    def measured(cells, options, console, place, **_):
-        place.mkdir()
-        found[cells[0].model.name] = options.tracking
-        return SweepResult(place)
-
-    monkeypatch.setattr(run, "run", measured)
-    answer(asked, tmp_path / "confirmed", Console(file=io.StringIO()), None)
-    assert found == {"cnn": "mlflow", "mlp": "none"}
 
 
 def test_after_it_is_answered_the_report_is_sure_or_says_that_it_cannot_tell(project, shared, empty_store, monkeypatch):

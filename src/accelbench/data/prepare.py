@@ -175,8 +175,6 @@ def _write_arrays(path: Path, folder: Path) -> Obtained:
     classes = np.union1d(train.labels, test.labels)
     if len(classes) < 2:
         raise DataError(f"all labels are {classes.tolist()}: a data set needs at least two classes")
-    if train.images.shape[1:] != test.images.shape[1:]:
-        raise DataError("the images for training and the images for testing have different shapes")
     missing = np.setxor1d(train.labels, test.labels)
     if len(missing):
         raise DataError(f"class {missing[0]} has no images for training or for testing (it needs {MIN_PICTURES})")
@@ -206,12 +204,11 @@ def _read_arrays(path: Path) -> tuple[Arrays, Arrays]:
 def _pair(arrays: Mapping[str, Any], of_images: str, of_labels: str) -> Arrays:
     images = np.asanyarray(arrays[of_images])
     labels = np.asanyarray(arrays[of_labels])
-    shape = images.shape
-    if shape[3:] == (1,):
+    if images.shape[3:] == (1,):
         images = images[..., 0]  # grey images have no axis of channels
-    is_image = images.ndim == 3 or (images.ndim == 4 and shape[3] == 3)
-    is_label = labels.dtype.kind in "iu" and labels.shape in (shape[:1], (shape[0], 1))
-    if images.dtype != np.uint8 or not is_image or 0 in shape or not is_label:
-        described = f"{of_images} is {images.dtype} of the shape {shape}, {of_labels} is {labels.dtype} of the shape"
-        raise DataError(f"{described} {labels.shape}; {EXPECTED}")
+    is_image = images.dtype == np.uint8 and images.size and images.shape[3:] in ((), (3,))
+    is_label = labels.dtype.kind in "iu" and labels.size == len(images)
+    if images.ndim < 3 or not is_image or not is_label:
+        described = f"{of_images} is {images.dtype} of the shape {images.shape}"
+        raise DataError(f"{described}, {of_labels} is {labels.dtype} of the shape {labels.shape}; {EXPECTED}")
     return Arrays(images, labels.reshape(-1))

@@ -66,8 +66,8 @@ def _newest_experiment(root: Path) -> str:
 
 def _show(url: str, open_browser: bool) -> None:
     print(f"MLflow: {url}", flush=True)
-    if open_browser and not webbrowser.open(url):
-        print("(no browser found on this machine: open the address in yours)")
+    if open_browser:
+        webbrowser.open(url)
 
 
 @contextmanager
