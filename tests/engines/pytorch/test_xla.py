@@ -65,7 +65,6 @@ def test_xla_runs_what_was_asked_and_compiles_nothing_in_the_steady_state(hosts,
 IMPORTS = """
 import time, torch, torch_xla, types
 from torch_xla import runtime
-from torch_xla._internal import tpu
 from accelbench.engines.pytorch.backends import Xla, backend_for, num_parts
 from accelbench.engines.pytorch.ranks import Ranks
 from accelbench.schema.vocab import Device

@@ -63,14 +63,18 @@ class Backend(BaseBackend):
     def prepare(self, allow_tf32: bool) -> None:
         """Sets the global settings of PyTorch and of the device's library for one cell."""
         self.allow_tf32 = allow_tf32
-        reset_settings(allow_tf32=allow_tf32)
+        self.reset()
+
+    def reset(self) -> None:
+        """Sets the global settings that affect speed or numbers."""
+        reset_settings(allow_tf32=self.allow_tf32)
 
     def hold(self, dtype: torch.dtype) -> None:
         """Sets the global settings again before the first step, because the user's code may have changed them.
 
         Makes `dtype` the default for new tensors.
         """
-        reset_settings(allow_tf32=self.allow_tf32)
+        self.reset()
         torch.set_default_dtype(dtype)
         if self.num_threads is not None:
             use_threads(self.num_threads)
@@ -236,12 +240,15 @@ class Xla(Backend):
         self.num_asked, self.ranks = num_asked, ranks
 
     def prepare(self, allow_tf32: bool) -> None:
-        """Also makes XLA multiply fp32 matrices in fp32. By default, a TPU multiplies them in bf16."""
         if self.ranks is not None:
             self._join(self.ranks)
         elif self.num_asked > 1:  # must be called before any tensor is on a device
             self.runtime.use_spmd()
         super().prepare(allow_tf32)
+
+    def reset(self) -> None:
+        """Also makes XLA multiply fp32 matrices in fp32. By default, a TPU multiplies them in bf16."""
+        super().reset()
         self.torch_xla.backends.set_mat_mul_precision("highest")
 
     def use_threads(self, cell: Cell, num_here: int) -> None:
@@ -253,25 +260,18 @@ class Xla(Backend):
     def _join(self, ranks: Ranks) -> None:
         """Connects the processes. Must run before any tensor is on a device.
 
-        Raises UnsupportedError if this host has more or fewer chips than processes, because libtpu would wait forever
-        for a missing process. Raises UnsupportedError if PJRT has not connected `ranks.num` devices.
+        Raises UnsupportedError if PJRT has not connected `ranks.num` devices.
         """
-        from torch_xla._internal import pjrt, tpu
+        from torch_xla._internal import pjrt
 
-        flag = "engine.xla_processes=true"
-        if self.runtime.device_type() == "TPU" and (chips := tpu.num_available_chips()) != ranks.num_here:
-            reason = f"this host has {chips} chips but {ranks.num_here} processes, and each chip needs one process"
-            raise UnsupportedError(f"{flag}: {reason}: use devices={chips} for each host")
         pjrt.initialize_multiprocess(ranks.local_rank, ranks.num_here)
         num_joined = self.runtime.world_size()
         num_here = self.runtime.addressable_device_count()
         if (num_joined, num_here) != (ranks.num, 1):
             reason = f"PJRT connected {num_joined} devices, {num_here} of them in this process"
-            raise UnsupportedError(f"{flag}: {reason}: devices={ranks.num} needs {ranks.num} devices, one per process")
-
-    def hold(self, dtype: torch.dtype) -> None:
-        super().hold(dtype)
-        self.torch_xla.backends.set_mat_mul_precision("highest")
+            raise UnsupportedError(
+                f"engine.xla_processes=true: {reason}: devices={ranks.num} needs {ranks.num} devices, one per process"
+            )
 
     def multiplies_coarsely(self) -> bool:
         return bool(self.torch_xla.backends.get_mat_mul_precision() != "highest")

@@ -288,7 +288,7 @@ def initialise_as_keras(module: nn.Module) -> None:
             else:
                 nn.init.zeros_(parameter)
             if name.startswith("bias_ih") and isinstance(module, nn.LSTM):
-                with torch.no_grad():  # PyTorch's order of gates: input, forget, cell, output
-                    parameter[module.hidden_size : 2 * module.hidden_size] = 1
+                # PyTorch's order of gates: input, forget, cell, output.
+                nn.init.ones_(parameter.data[module.hidden_size : 2 * module.hidden_size])
             if name.startswith("bias_hh"):
                 parameter.requires_grad_(False)
