@@ -84,7 +84,7 @@ def test_what_can_be_chosen_is_what_there_is():
     assert names("tracking") == set(TRACKERS)
     assert names("executor") == set(Executor)
     assert set(config.Optimizer) == set(OPTIMIZERS)
-    assert names("data") == {*DATA_SETS, MODULE, *OWN_DATA}
+    assert names("data") == {*DATA_SETS, MODULE, *OWN_DATA} == {*params.load(ROOT).data, MODULE, *OWN_DATA}
 
 
 @pytest.mark.parametrize("name", SHIPPED)
@@ -129,7 +129,3 @@ def test_a_model_is_its_studys_on_its_data_unless_other_data_is_named(name):
         assert composed(f"model={name}", "data=folder", *OTHERS["data", "folder"])[0].data.name.startswith("conf-")
         fashion = composed("data=fashion_mnist", f"model={name}", "model.input_shape=[28,28]")[0]
         assert fashion.data.name == "fashion_mnist"
-
-
-def test_every_data_set_is_in_params():
-    assert names("data") == {*params.load(ROOT).data, MODULE, *OWN_DATA}

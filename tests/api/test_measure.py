@@ -87,11 +87,6 @@ def work():
     return BATCH @ BATCH
 
 
-@pytest.mark.parametrize("result", [None, {"a": (BATCH, 2), "b": 1.5}])
-def test_a_result_that_holds_values_is_measured(result):
-    assert measured(lambda: result).samples_per_s > 0
-
-
 class Pending:
     """Stands in for an array of another framework, which is there some time after its launch."""
 

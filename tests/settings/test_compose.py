@@ -3,7 +3,6 @@ import sys
 from itertools import product
 
 import pytest
-from omegaconf import OmegaConf
 
 from accelbench.api.run import words_of
 from accelbench.devices.registry import fastest_for
@@ -20,14 +19,6 @@ def project(tmp_path, monkeypatch):
     monkeypatch.chdir(root)
     monkeypatch.setattr(sys, "argv", ["accelbench"])
     return root
-
-
-def test_a_run_is_one_configuration_and_a_sweep_one_for_each_combination(project):
-    (config,) = compose(["batch_size=8"])
-    assert config.batch_size == 8
-    configs = compose(["-m", "model=mlp,cnn", "batch_size=8,16"])
-    expected = [("mlp", 8), ("mlp", 16), ("cnn", 8), ("cnn", 16)]
-    assert [(one.model.name, one.batch_size) for one in configs] == expected
 
 
 def test_what_serves_requests_infers_unless_a_mode_is_named(project):
@@ -81,14 +72,6 @@ def test_a_sweeps_configuration_is_that_of_a_run_of_its_own(project):
     for number in (0, 32, 42, 63):  # at 32, all values but the first one's are again those of 0
         words = [f"{name}={value}" for name, value in zip(axes, combinations[number], strict=True)]
         assert [found[number]] == compose([*own, *words])
-
-
-@pytest.mark.parametrize(
-    "folder",
-    ["runs/mein 'Läufchen' \"7\"", "runs/a,b[c]", "runs/a\\'b\\", "runs/日"],
-)
-def test_a_folder_may_have_any_name(project, folder):
-    assert {one.out for one in compose(["-m", f"out={folder}", "batch_size=8,16"])} == {folder}
 
 
 SUITE = "data: {random: {}}\nprofiles: {quick: window.measure_s=1}\nsuites: {demo: {data: random, quick: [%s]}}\n"
@@ -180,12 +163,6 @@ def test_an_environment_variable_is_no_value_of_a_setting(project, monkeypatch, 
     assert "q8ZpL2xVw7" not in told + "".join(capsys.readouterr())
 
 
-def test_the_users_own_settings_may_have_environment_variables_as_before(project, monkeypatch):
-    compose(["model=mlp"])
-    monkeypatch.setenv("SCRATCH_DISK", "/scratch")
-    assert OmegaConf.create({"mine": "${oc.env:SCRATCH_DISK}"}).mine == "/scratch"
-
-
 @pytest.mark.parametrize(
     ("word", "setting"),
     [
@@ -215,8 +192,3 @@ def test_each_cell_keeps_the_words_that_ask_for_it_again(project):
             first = dataclasses.replace(cell, repeat=0)
             again, _ = one_cell(of_sweep.words_of[first.id])
             assert dataclasses.replace(again, suite=cell.suite) == first
-
-
-def test_cells_with_the_same_names_of_settings_do_not_share_a_mapping(project):
-    jobs = compose(["-m", *OWN, "model.args.cfg={a:1},{b:2}"])
-    assert [job.model.args["cfg"] for job in jobs] == [{"a": 1}, {"b": 2}]
