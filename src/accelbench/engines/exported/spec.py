@@ -11,9 +11,8 @@ from accelbench.schema.cell import Cell
 from accelbench.schema.vocab import SERVING, Engine
 
 ENGINE = "accelbench.engines.exported.engine"
-EXPORTER = "torch.export._trace"  # torch.export imports it in its first call, which takes a third of a second
 # Modules with slow imports that start no threads. Modules that are not installed are ignored.
-PRELOADED = {Engine.onnxruntime: ("torch.onnx._internal.exporter._core",), Engine.openvino: ("openvino",)}
+PRELOADED = {Engine.openvino: ("openvino",)}
 # Settings that affect only the measurement, not the exported network.
 OF_MEASUREMENT = ("repeat", "epochs", "warmup", "steps", "window", "server", "breakdown_s", "budget_s")
 
@@ -32,5 +31,5 @@ def host_spec(cell: Cell) -> HostSpec:
     # The key has `threads` and the instances that divide them: AOTInductor's code has a fixed number of threads.
     exported_as = f"{cell.key_without(OF_MEASUREMENT)} {cell.num_instances}"
     compiler = f"accelbench.engines.exported.{cell.engine}"
-    preload = (*base.preload, ENGINE, compiler, EXPORTER, *PRELOADED.get(cell.engine, ()))
+    preload = (*base.preload, ENGINE, compiler, *PRELOADED.get(cell.engine, ()))
     return replace(base, engine=ENGINE, preload=preload, exported_as=exported_as)

@@ -142,7 +142,7 @@ class Backend(BaseBackend):
         inside = self.fetches_inside(feed)
         batches = iter(self._dataset(feed) if inside or self.num_devices > 1 else feed)
         if not inside:
-            return _lists(batches, self.steps)
+            return iter(lambda: list(islice(batches, self.steps)), [])
         # Each execution gets the iterator itself.
         return repeat(batches) if feed.num_batches is None else repeat(batches, -(-feed.num_batches // self.steps))
 
@@ -230,11 +230,6 @@ def _gathered(feed: ArrayFeed) -> tf.data.Dataset:
     options = tf.data.Options()
     options.experimental_optimization.apply_default_optimizations = False  # they would copy the arrays
     return batches.with_options(options)
-
-
-def _lists(batches: Iterator[Any], num: int) -> Iterator[list[Any]]:
-    while several := list(islice(batches, num)):
-        yield several
 
 
 def strategy_for(cell: Cell) -> tf.distribute.Strategy:

@@ -3,7 +3,6 @@
 The batches of a data set have the same samples in the same order as the batches of the PyTorch engine.
 """
 
-import math
 from collections.abc import Iterator
 from itertools import cycle
 from pathlib import Path
@@ -60,9 +59,10 @@ class RandomFeed:
         self.dtype, self.target, self.size = FORMATS[cell.precision].stored, target, cell.batch_size
         self.generator = np.random.default_rng(cell.seed)
         self.fresh = cell.data.pipeline == Pipeline.fresh
-        num_bytes = self.size * math.prod(self.shape) * np.dtype(self.dtype).itemsize
-        num = 1 if self.fresh or cell.data.pipeline == Pipeline.device else num_drawn_ahead(num_bytes)
-        self.batches = [self._drawn() for _ in range(num)]
+        self.batches = [self._drawn()]
+        if cell.data.pipeline == Pipeline.host:
+            num = num_drawn_ahead(self.batches[0][0].nbytes)
+            self.batches += [self._drawn() for _ in range(num - 1)]
         self.num_samples = self.size
 
     def _drawn(self) -> Batch:

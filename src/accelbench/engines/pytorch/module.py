@@ -127,14 +127,13 @@ def augmented(images: Tensor, augment: Augment) -> Tensor:
     """
     device = images.device
     num, height, width = images.shape[:3]
-    columns = torch.arange(width, device=device).expand(num, width)
+    most = (height // 8, width // 8) if augment == Augment.flip_shift else (0, 0)
+    down, right = (torch.randint(-far, far + 1, (num, 1), device=device) for far in most)
+    rows = torch.arange(height, device=device)
+    columns = torch.arange(width, device=device)
     mirrored = torch.rand(num, 1, device=device) < 0.5
-    columns = torch.where(mirrored, width - 1 - columns, columns)
-    rows = torch.arange(height, device=device).expand(num, height)
-    if augment == Augment.flip_shift:
-        most = (height // 8, width // 8)
-        down, right = (torch.randint(-far, far + 1, (num, 1), device=device) for far in most)
-        rows, columns = (rows + down).clamp(0, height - 1), (columns + right).clamp(0, width - 1)
+    rows = (rows + down).clamp(0, height - 1)
+    columns = (torch.where(mirrored, width - 1 - columns, columns) + right).clamp(0, width - 1)
     return images[torch.arange(num, device=device)[:, None, None], rows[:, :, None], columns[:, None, :]]
 
 
