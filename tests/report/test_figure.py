@@ -161,10 +161,9 @@ SKIPPED = [Maker().record(Maker().cell(), Status.skipped, reason="no GPU")]
         (BATCHES, ["--out", "a.jpg"], "--out a.jpg: should end in .svg, .pdf or .png"),
         (BATCHES, ["--out", "taken/a.svg", "--question", "batch"], "taken/a.svg: not writable"),
         (BATCHES, ["--out", "a.svg", "--width", "1"], "--width 1: should be 3 to 20 inches"),
-        (BATCHES, ["--out", "a.svg", "--question", "bach"], "Did you mean batch? Choose from: batch."),
-        (BATCHES, ["--out", "a.svg"], "no gains; --question batch has a chart"),
-        (SINGLE, ["--out", "a.svg"], "so there are no gains"),
-        (SKIPPED, ["--out", "a.svg"], "runs: no cell was measured, so there is nothing to draw"),
+        (BATCHES, ["--out", "a.svg", "--question", "bach"], "no such chart. Choose from: --question batch"),
+        (SINGLE, ["--out", "a.svg"], "no such chart. Choose from: none"),
+        (SKIPPED, ["--out", "a.svg"], "runs: these records have no such chart. Choose from: none"),
     ],
 )
 def test_what_can_not_be_drawn_is_an_error_that_names_the_flag_or_what_there_is(

@@ -112,7 +112,7 @@ def test_a_line_of_a_suite_has_no_setting_without_an_effect_but_a_profile_may(pr
     (cell,), _ = cells_of(compose(["-m", "suite=demo"]))
     assert cell.window == Window()
     (project / "params.yaml").write_text(SUITE % "steps=3")
-    message = "^params.yaml: suites.demo.quick, line 1: steps=3: has no effect: it needs protocol=steps"
+    message = "^steps=3: has no effect: it needs protocol=steps"
     with pytest.raises(UserError, match=message):
         cells_of(compose(["-m", "suite=demo"]))
 

@@ -21,7 +21,7 @@ from accelbench.commands.shared import (
     report_folder,
     say_notes,
 )
-from accelbench.errors import UnknownChoiceError, UserError, writing_errors
+from accelbench.errors import UserError, writing_errors
 from accelbench.project import Workplace, shown, workplace
 
 if TYPE_CHECKING:
@@ -122,19 +122,16 @@ def figure(chosen: Namespace, console: Console) -> int:
     sweeps = read_all(folder, params.load(place.project).costs, params.wanted_suites(place.project, folder))
     say_notes(console, sweeps)
     cells = cells_in(sweeps)
-    if not any(cell.is_ok for cell in cells):
-        raise UserError(f"{shown(folder)}: no cell was measured, so there is nothing to draw")
     every = jobs(cells)
     gaining = [job for job in every if job.gains]
     asked = grouped((one for one in questions(cells, every) if one.lines), lambda one: one.name)
-    if question is not None and question not in asked:
-        raise UnknownChoiceError("--question", question, asked or ["none: these records have no such chart"])
-    if question is None and not gaining:
-        others = f"; --question {' or '.join(asked)} has a chart" if asked else ""
-        raise UserError(f"{shown(folder)}: no job was measured with several settings, so there are no gains{others}")
-    draw = partial(pictures.of_jobs, gaining)
-    if question is not None:
+    if question is None and gaining:
+        draw = partial(pictures.of_jobs, gaining)
+    elif question in asked:
         draw = partial(pictures.of_question, asked[question])
+    else:
+        others = f"--question {' or '.join(asked)}" if asked else "none"
+        raise UserError(f"{shown(folder)}: these records have no such chart. Choose from: {others}")
     with writing_errors(chosen.out):
         pictures.save(chosen.out, chosen.width, draw)
     say(console, f"Figure: {shown(chosen.out)}")

@@ -36,12 +36,7 @@ MULTIRUN = {"-m", "--multirun"}
 
 def cells_of(configs: list[config.RunConfig]) -> tuple[list[Cell], config.SweepOptions]:
     """Returns a sweep's cells, including repeats, and its options. Raises UserError if `configs` are not valid."""
-    pairs = []
-    for run in configs:
-        try:
-            pairs.append(to_cell.cell_and_options(run))
-        except UserError as error:
-            raise UserError(f"{run.where}: {error}") if run.where else error from error
+    pairs = [to_cell.cell_and_options(run) for run in configs]
     useless = check_read(configs)
     options = pairs[0][1]
     for _, other in pairs:
@@ -76,7 +71,7 @@ def check_read(configs: Iterable[config.RunConfig]) -> list[dict[str, str]]:
         read |= typed.keys() - useless.keys()
         for name, sentence in useless.items():
             if name not in run.of_profile:
-                sentences.setdefault(name, f"{run.where}: {sentence}" if run.where else sentence)
+                sentences.setdefault(name, sentence)
     for name, sentence in sentences.items():
         if name not in read:
             raise UserError(sentence)
@@ -166,26 +161,18 @@ def _fastest_for(engine: str, executor: str) -> str:
 def runs_of(jobs: Iterable[Sequence[str]]) -> Iterator[RunConfig]:
     """Yields the configuration of each job. A job is a list of words. Hydra must be initialised.
 
-    Raises UserError if a value is wrong. The message names the line of params.yaml that has the value.
+    Raises an error of Hydra or OmegaConf if a value is wrong.
     """
     composed = cache(_composed)  # not across calls, because files may change
     for words in jobs:
-        where = getattr(words, "where", "")
-        choices = [word for word in words if not _is_value(word)]
-        try:
-            config = copy.deepcopy(composed(*choices))
-            for word in words:
-                if _is_value(word):
-                    override = parse(word)
-                    OmegaConf.update(config, override.key_or_group, override.value(), merge=True)
-            run = OmegaConf.to_object(config)
-        except Exception as error:
-            mistake = user_error_behind(error)
-            if mistake and where:
-                raise UserError(f"{where}: {mistake}") from error
-            raise
+        config = copy.deepcopy(composed(*(word for word in words if not _is_value(word))))
+        for word in words:
+            if _is_value(word):
+                override = parse(word)
+                OmegaConf.update(config, override.key_or_group, override.value(), merge=True)
+        run = OmegaConf.to_object(config)
         assert isinstance(run, RunConfig), "conf/config.yaml starts from the schema"
-        yield replace(run, where=where, words=tuple(words), of_profile=getattr(words, "of_profile", ()))
+        yield replace(run, words=tuple(words), of_profile=getattr(words, "of_profile", ()))
 
 
 def _composed(*choices: str) -> DictConfig:
@@ -291,8 +278,6 @@ def user_error_behind(error: BaseException) -> UserError | None:
             _, group, name = re.split("((?:hydra/)?[^/]+)/", cause.missing_cfg_file, maxsplit=1)
             more = [f"a library's network, such as torchvision model.name={name}"] if group == "model" else []
             return UnknownChoiceError(group, name, [*cause.options, *more])
-    if isinstance(error, FileNotFoundError) and error.filename is None:  # `os.getcwd` raised it
-        return UserError("the current folder was removed: change to another folder")
     if isinstance(error, OSError) and error.errno in REFUSED:
         return RefusedError(error)
     if not any(isinstance(cause, HydraException | OmegaConfBaseException | FrozenInstanceError) for cause in chain):

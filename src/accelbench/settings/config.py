@@ -166,8 +166,6 @@ class RunConfig(SweepSettings, Options, RunSettings):
     )
     trainer: TrainerSettings = TrainerSettings()
     optimizer: OptimizerConfig = OptimizerConfig()
-    # The line of params.yaml that asked for the run. It is no setting.
-    where: str = field(default="", metadata={"omegaconf_ignore": True})
     # The words that asked for the run, and the names of settings that only a profile sets. They are no settings.
     words: tuple[str, ...] = field(default=(), compare=False, metadata={"omegaconf_ignore": True})
     of_profile: Collection[str] = field(default=(), compare=False, metadata={"omegaconf_ignore": True})

@@ -37,12 +37,11 @@ MAX_CELLS = 10_000  # of a sweep; composing a cell takes some 5 ms
 class Line(list[str]):
     """Words such as `model=mlp,cnn device=cpu`. They ask for each combination of their values.
 
-    `where` names the line of params.yaml with these words. `of_profile` names the settings that only the profile sets.
+    `of_profile` names the settings that only the profile of params.yaml sets.
     """
 
-    def __init__(self, words: Iterable[str], where: str = "", of_profile: Collection[str] = ()) -> None:
+    def __init__(self, words: Iterable[str], of_profile: Collection[str] = ()) -> None:
         super().__init__(words)
-        self.where = where
         self.of_profile = of_profile
 
 
@@ -102,7 +101,7 @@ def lines_in(words: Sequence[str], params: Params) -> list[Line]:
         where = f"{flag}.{profile}, line {number}"
         of_line = always | _words(text, where) | override
         words = with_arguments_added([*map(readable, (settings | of_line).values())])
-        lines.append(Line(words, where, of_profile.keys() - of_line.keys()))
+        lines.append(Line(words, of_profile.keys() - of_line.keys()))
     return lines
 
 
@@ -243,8 +242,8 @@ def jobs_of(lines: Iterable[Line]) -> Iterator[Line]:
     for line in lines:
         axes = {override.get_key_element(): _values(override) for override in parser.parse_overrides(line)}
         num += math.prod(map(len, axes.values()))
-        check_cells(num, line.where or " ".join(line))
-        yield from (Line(job, line.where, line.of_profile) for job in product(*axes.values()))
+        check_cells(num, " ".join(line))
+        yield from (Line(job, line.of_profile) for job in product(*axes.values()))
 
 
 def _values(override: Override) -> list[str]:
