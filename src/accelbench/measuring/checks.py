@@ -336,6 +336,11 @@ class Products:
     uncounted: set[str] = field(default_factory=set)  # operators that may be products, of an unknown size
     of: str = "matrix products"  # which products are counted, for messages: some engines count only a part
 
+    def add(self, num: int, name: str, device: str) -> None:
+        """Adds `num` operations in the format `name` on `device`."""
+        self.flops[name] = self.flops.get(name, 0) + num
+        self.devices[device] = self.devices.get(device, 0) + num
+
     @property
     def total(self) -> int:
         return sum(self.flops.values())

@@ -4,9 +4,8 @@ from torch import nn
 from torch.nn import functional
 
 from accelbench.engines.pytorch import flops
-from accelbench.engines.pytorch.flops import watched
+from accelbench.engines.pytorch.flops import Counter
 from accelbench.engines.pytorch.module import ImageTask
-from accelbench.measuring.checks import Products
 from accelbench.schema.cell import ModelSpec
 from accelbench.schema.vocab import Mode, Precision
 from fakes import make_cell
@@ -147,20 +146,19 @@ def test_a_network_that_cannot_be_counted_says_why(function, reason):
 
 
 def test_the_parts_of_an_operator_are_cast_as_where_nobody_watches():
-    left, right, products = torch.ones(4, 3), torch.ones(3, 5), Products()
-    with torch.no_grad(), torch.autocast("cpu", torch.bfloat16), watched(products):
+    left, right = torch.ones(4, 3), torch.ones(3, 5)
+    with torch.no_grad(), torch.autocast("cpu", torch.bfloat16), Counter() as counter:
         product = torch.einsum("ij,jk->ik", left, right)  # autocast does not know einsum, but knows its parts
         with torch.autocast("cpu", enabled=False):
             exact = torch.einsum("ij,jk->ik", left, right)
     assert (product.dtype, exact.dtype) == (torch.bfloat16, torch.float32)
-    assert products.flops == {"bfloat16": 120, "float32": 120}
+    assert counter.products.flops == {"bfloat16": 120, "float32": 120}
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 @pytest.mark.filterwarnings("ignore:torch.quantize_per_tensor:UserWarning")  # newer releases of torch warn
 def test_quantised_layers_multiply_in_int8():
     network = torch.ao.quantization.quantize_dynamic(nn.Sequential(nn.Linear(5, 7)), dtype=torch.qint8)
-    products = Products()
-    with torch.no_grad(), watched(products):
+    with torch.no_grad(), Counter() as counter:
         network(torch.rand(3, 5))
-    assert (products.flops, products.uncounted) == ({"int8": 2 * 3 * 5 * 7}, set())
+    assert (counter.products.flops, counter.products.uncounted) == ({"int8": 2 * 3 * 5 * 7}, set())

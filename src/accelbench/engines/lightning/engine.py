@@ -397,7 +397,7 @@ class ModuleRun(NetworkRun):
                 yield Ask(within=counter)
         except Exception as error:  # a user's module may raise anything
             return not_counted(error)
-        counter.note(self.observations.products)
+        self.observations.products = counter.products
         return counter.work(self.num_accumulated)
 
     def begin_validation(self) -> None:

@@ -18,11 +18,11 @@ from accelbench.engines.pytorch import options, zoo
 from accelbench.engines.pytorch.backends import Backend, backend_for, compilations
 from accelbench.engines.pytorch.feed import DrawnFeed, Feed, pins
 from accelbench.engines.pytorch.flops import (
+    Counter,
     busiest,
     count,
     run_counted,
     run_hollow,
-    watched,
 )
 from accelbench.engines.pytorch.generate import GenerateWorkload
 from accelbench.engines.pytorch.module import (
@@ -228,8 +228,9 @@ class Run(NetworkOutputs):
             self.observations.training.names = list(trainable(self.network))
             self.observations.training.before = self.norms() if self.fits else {}
         if self.is_compiled:  # compiled code runs no hooks, so the plain network runs once with hooks
-            with watched(self.observations.products):
+            with Counter() as counter:
                 options.run_plain(self.network, InferStep(self.program), self.workload.example())
+            self.observations.products = counter.products
 
     def new_step(self) -> InferStep:
         kind = InferStep

@@ -8,9 +8,8 @@ and recurrent layers use the operators of the CPU, even if the cell's device is 
 import copy
 import functools
 import re
-from collections import Counter as Tally
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager, nullcontext
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack, nullcontext
 from operator import attrgetter
 from typing import Any
 
@@ -178,12 +177,10 @@ class Counter(TorchDispatchMode):
 
     def __init__(self) -> None:
         super().__init__()
-        self.flops_in: Tally[str] = Tally()  # format -> operations of products in this format
-        self.flops_on: Tally[str] = Tally()  # type of device -> operations of products on this device
+        self.products = Products()
         self.flops_of_large_kernels = 0
         self.bytes = 0
         self.num_operators = 0
-        self.uncounted: set[str] = set()
 
     def __enter__(self) -> Any:
         has_gradients = torch.is_grad_enabled()
@@ -200,20 +197,14 @@ class Counter(TorchDispatchMode):
 
     def work(self, num_steps: int = 1) -> Work:
         """Returns the counted work, divided by the number of steps that ran."""
-        num_flops = self.flops_in.total()
+        products = self.products
         return Work(
-            flops=None if self.uncounted else num_flops // num_steps,
-            large_kernels=self.flops_of_large_kernels / max(1, num_flops),
+            flops=None if products.uncounted else products.total // num_steps,
+            large_kernels=self.flops_of_large_kernels / max(1, products.total),
             bytes=self.bytes // num_steps,
             num_operators=self.num_operators // num_steps,
-            uncounted=sorted(self.uncounted),
+            uncounted=sorted(products.uncounted),
         )
-
-    def note(self, products: Products) -> None:
-        """Copies the counted formats, devices and unknown operators to `products`."""
-        products.flops = dict(self.flops_in)
-        products.devices = dict(self.flops_on)
-        products.uncounted = self.uncounted
 
     def __torch_dispatch__(
         self,
@@ -224,14 +215,15 @@ class Counter(TorchDispatchMode):
     ) -> Any:
         """Runs an operator and counts its work."""
         kwargs = kwargs or {}
-        result = func(*args, **kwargs)
         if isinstance(func, HigherOrderOperator):  # such as torch.cond, which hides its operators
-            self.uncounted.add(str(func))
-        elif not does_nothing(func):
+            self.products.uncounted.add(str(func))
+            return func(*args, **kwargs)
+        result = func(*args, **kwargs)
+        if not does_nothing(func):
             try:
                 self._count(func, args, kwargs, result)
             except Exception:  # nested and sparse tensors have no sizes or strides
-                self.uncounted.add(str(func.overloadpacket))
+                self.products.uncounted.add(str(func.overloadpacket))
         return result
 
     def _count(self, func: OpOverload, args: tuple[Any, ...], kwargs: Mapping[str, Any], result: Any) -> None:
@@ -242,27 +234,15 @@ class Counter(TorchDispatchMode):
         self.bytes += _num_bytes(func, args, kwargs, result)
         if formula is None:
             if not _has_no_flops(func):
-                self.uncounted.add(str(packet))
+                self.products.uncounted.add(str(packet))
             return
         factor = next(tensors_in(args))
         if real_format(factor) in WHOLE:
             return
         num = formula(*args, **kwargs, out_val=result)
-        self.flops_in["int8" if packet in QUANTIZED else real_format(factor)] += num
-        self.flops_on[factor.device.type] += num
+        self.products.add(num, "int8" if packet in QUANTIZED else real_format(factor), factor.device.type)
         if packet in CONVOLUTIONS and max(args[CONVOLUTIONS[packet]].shape[2:]) > WINOGRADS:
             self.flops_of_large_kernels += num
-
-
-@contextmanager
-def watched(products: Products) -> Iterator[Counter]:
-    """A context that counts the operators of steps on the CPU or a GPU. The count includes backward passes.
-
-    At its end, the context stores the counts in `products`.
-    """
-    with Counter() as counter:
-        yield counter
-    counter.note(products)
 
 
 def busiest(backend: Backend) -> Clock[list[Operator]]:

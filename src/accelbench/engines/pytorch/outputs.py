@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from accelbench.engines.cell_run import CellRun
 from accelbench.engines.pytorch.backends import Backend
-from accelbench.engines.pytorch.flops import Counter, needs_gradients, watched
+from accelbench.engines.pytorch.flops import Counter, needs_gradients
 from accelbench.engines.pytorch.module import InferStep
 from accelbench.engines.pytorch.precision import (
     DTYPES,
@@ -275,8 +275,9 @@ class NetworkOutputs(CellRun):
 
     def _watch_step(self, batch: Any) -> Counter:
         fed = self._fed(batch)
-        with watched(self.observations.products) as counter:
+        with Counter() as counter:
             self._result_of(fed)
+        self.observations.products = counter.products
         return counter
 
     def observe_output(self) -> ObservedOutput:
