@@ -68,18 +68,14 @@ def build(model: ModelSpec, shape: Shape, num_classes: int) -> keras.Sequential:
 
 def network_of(cell: Cell, shape: Shape, num_classes: int) -> keras.Sequential:
     """Builds the cell's network in its precision. The weights are the same in all precisions, except for rounding."""
-    if FORMATS[cell.precision].stored == "float32":
-        return _drawn(cell, cell.precision, shape, num_classes)
-    weights = _drawn(cell, Precision.fp32, shape, num_classes).get_weights()
-    network = _drawn(cell, cell.precision, shape, num_classes)
-    network.set_weights(weights)
+    networks = []
+    for precision in dict.fromkeys((Precision.fp32, cell.precision)):
+        set_policy(precision)
+        keras.utils.set_random_seed(cell.seed)
+        networks.append(build(cell.model, shape, num_classes))
+    network = networks[-1]
+    network.set_weights(networks[0].get_weights())
     return network
-
-
-def _drawn(cell: Cell, precision: Precision, shape: Shape, num_classes: int) -> keras.Sequential:
-    set_policy(precision)
-    keras.utils.set_random_seed(cell.seed)
-    return build(cell.model, shape, num_classes)
 
 
 def model_of(network: keras.Sequential, dtype: str) -> keras.Sequential:
@@ -136,26 +132,17 @@ def count(network: keras.Sequential, batch_size: int, *, train: bool) -> Work:
 
     Does not include the gradient of the images, because a step does not compute it.
     """
-    total, skipped, first = 0, 0, True
-    for layer in network.layers:
-        of_input, of_state, of_first_state = _multiplications(layer)
-        total += of_input + of_state
-        # A step computes no gradient of the images, and no gradient of the first state of a recurrent layer.
-        skipped += of_first_state + (of_input if first else 0)
-        first = first and not of_input
+    total = skipped = 0
+    for index, layer in enumerate(layers_with_products(network)):
+        is_recurrent = isinstance(layer, layers.RNN)
+        weights = layer.cell if is_recurrent else layer
+        num = layer.input.shape[1] if is_recurrent else math.prod(layer.output.shape[1:-1])  # time steps or pixels
+        of_input = num * math.prod(weights.kernel.shape)
+        total += of_input
+        if index == 0:
+            skipped += of_input
+        if is_recurrent:
+            of_state = math.prod(weights.recurrent_kernel.shape)
+            total += num * of_state
+            skipped += of_state  # the first state has no gradient
     return Work(flops=2 * batch_size * (3 * total - skipped if train else total))
-
-
-def _multiplications(layer: keras.Layer) -> tuple[int, int, int]:
-    """Returns how many multiply-adds a sample needs: (with the layer's input, with its states, with its first state).
-
-    Only recurrent layers have states. The second number includes the third.
-    """
-    if isinstance(layer, layers.Dense | layers.Conv2D):
-        positions = math.prod(layer.output.shape[1:-1])
-        return positions * math.prod(layer.kernel.shape), 0, 0
-    if isinstance(layer, layers.SimpleRNN | layers.LSTM):
-        num_times = layer.input.shape[1]
-        of_state = math.prod(layer.cell.recurrent_kernel.shape)
-        return num_times * math.prod(layer.cell.kernel.shape), num_times * of_state, of_state
-    return 0, 0, 0
