@@ -3,6 +3,7 @@
 import io
 import math
 import re
+from functools import partial
 from types import SimpleNamespace
 
 import numpy as np
@@ -22,6 +23,7 @@ from accelbench.serving.server import num_requests
 from accelbench.stats.request_latencies import Probe, Run, num_requests_for, rate_interval, verdict
 from fakes import make_cell, make_options
 from search.test_search import written
+from stats.test_request_latencies import BATCH, batches, one_worker
 
 OPTIONS = make_options(out="runs/mine")
 
@@ -124,52 +126,31 @@ def test_a_mistake_is_told(words, message, project, capsys):
 
 
 OVERHEAD_S, OFFLINE_S = 4.0, 12.0  # of a process, and of what comes before
-BATCH = 8
 ITEM = SimpleNamespace(cell=SimpleNamespace(server=Server()))
 
 
-def one_worker(due_s, takes_s):
-    """When each request is done (Lindley's recursion, solved by sums)."""
-    slack_s = np.concatenate([[0.0], np.cumsum(takes_s[:-1] - np.diff(due_s))])
-    return due_s + slack_s - np.minimum.accumulate(slack_s) + takes_s
-
-
-def constant(due_s, draw):
-    return one_worker(due_s, np.full(len(due_s), 0.01))
-
-
-def exponential(due_s, draw):
-    return one_worker(due_s, draw.exponential(0.004, len(due_s)))
-
-
-def mixed(due_s, draw):
+def mixed(rng, shape):
     """Every twentieth request takes ten times as long."""
-    return one_worker(due_s, np.where(draw.random(len(due_s)) < 0.05, 0.05, 0.005))
+    return np.where(rng.random(shape) < 0.05, 0.05, 0.005)
 
 
-def batches(due_s, draw):
+def in_batches(rng, runs, num, rate):
     """A batch takes 20 ms, and has all that wait, at most eight."""
-    due, done, free, first = due_s.tolist(), np.empty(len(due_s)), 0.0, 0
-    while first < len(due):
-        start, last = max(free, due[first]), first + 1
-        while last < min(first + BATCH, len(due)) and due[last] <= start:
-            last += 1
-        free = start + 0.02
-        done[first:last], first = free, last
-    return done
+    return [0.02 * times for times in batches(rng, runs, num, rate * 0.02 / BATCH)]
 
 
 # The queue, its limit, the most that it serves, and the highest rate with p99 within the limit: by Erlang's formula;
 # mu - ln(100) / limit; of two million simulated requests.
-CONSTANT = (constant, 0.05, 100.0, 56.08)
-EXPONENTIAL = (exponential, 0.05, 250.0, 250 - math.log(100) / 0.05)
-OTHERS = [(constant, 0.12, 100.0, 81.03), (mixed, 0.12, 138.0, 80.66), (batches, 0.06, 400.0, 328.7)]
+CONSTANT = (partial(one_worker, service=lambda rng, shape: np.full(shape, 0.01)), 0.05, 100.0, 56.08)
+EXPONENTIAL = (partial(one_worker, service=lambda rng, shape: rng.exponential(0.004, shape)), 0.05, 250.0)
+EXPONENTIAL += (250 - math.log(100) / 0.05,)
+OTHERS = [(CONSTANT[0], 0.12, 100.0, 81.03), (partial(one_worker, service=mixed), 0.12, 138.0, 80.66)]
+OTHERS += [(in_batches, 0.06, 400.0, 328.7)]
 
 
 def probed(serve, limit_s, rate, lasts_s, draw):
     num = max(1, round(rate * lasts_s))
-    due_s = np.sort(draw.uniform(0, lasts_s, num))
-    run = Run(*((1e9 * times_s).astype(np.int64) for times_s in (due_s, serve(due_s, draw))))
+    run = Run(*((1e9 * times_s[0]).astype(np.int64) for times_s in serve(draw, 1, num, rate)))
     misses = run.misses(1e9 * limit_s)
     load = (run.bounds(99)[0] or math.inf) / 1e9 / limit_s
     fields = {"num": num, "effect": misses.effect, "verdict": verdict(misses, 99)}

@@ -207,25 +207,6 @@ def test_probes_on_both_sides_of_the_limit_tell_its_rate_together():
 P, F, U = Verdict.passes, Verdict.fails, Verdict.unknown
 
 
-@pytest.mark.parametrize(
-    ("verdicts", "bounds"),
-    [
-        ([(50, F)], (None, 50)),  # beside a line that says 90
-        ([(120, P)], (120, None)),
-        ([(40, P), (50, F)], (40, 50)),
-        ([(50, F), (70, P)], (None, None)),
-        ([(89, P), (91, F)], (89, 91)),
-        ([(90, P), (90, F)], (None, 90)),
-        ([(60, F), (75, P), (75, F)], (None, None)),
-    ],
-)
-def test_no_interval_is_above_a_rate_that_surely_fails_or_below_one_that_surely_passes(verdicts, bounds):
-    joined = probes(1 / 1.2, 1 / 0.8)
-    far = {P: 0.1, F: math.inf}
-    sure = [Probe(rate=rate, num=10_000, effect=4.0, verdict=word, load=far[word]) for rate, word in verdicts]
-    assert rate_interval(joined + sure, 99)[:2] == bounds
-
-
 def test_whatever_probes_say_the_interval_is_on_the_right_side_of_each_sure_one():
     rng = np.random.default_rng(5)
     num_decided = 0
@@ -269,6 +250,9 @@ def test_probes_that_contradict_each_other_widen_the_interval():
         ([(1431, F), (412, U)], (None, 1431)),
     ],
 )
-def test_far_from_the_limit_single_probes_give_the_bounds(verdicts, bounds):
+def test_far_from_the_limit_single_probes_give_the_bounds_and_limit_those_of_others(verdicts, bounds):
     far = [Probe(rate=rate, num=1000, effect=1.0, load=0.1, verdict=word) for rate, word in verdicts]
     assert rate_interval(far, 99)[:2] == bounds
+    near = probes(1 / 1.2, 1 / 0.8)
+    assert rate_interval([*near, Probe(rate=89, num=1000, effect=1.0, load=0.1, verdict=P)], 99).low == 89
+    assert rate_interval([*near, Probe(rate=50, num=1000, effect=1.0, load=math.inf, verdict=F)], 99)[:2] == (None, 50)

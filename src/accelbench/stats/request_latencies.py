@@ -42,7 +42,7 @@ FEWEST = 1.42  # factor of the number of independent requests: `CAREFUL`, and St
 MIN_JOINED = 3  # probes that can give a sure answer together
 MAX_LOAD = 1.8  # percentile / limit, or limit / percentile; the line does not fit probes with a larger ratio
 OTHERS = (0.7, 1.4)  # the line's slope is multiplied by these to widen the interval
-QUANTILE = 2.1  # standard errors; with `OTHERS`, at most 1 in 20 intervals of simulated searches misses the rate
+QUANTILE = 2.2  # standard errors; with `OTHERS`, at most 1 in 20 intervals of simulated searches misses the rate
 NEVER = np.iinfo(np.int64).max  # latency of a request without an answer
 
 
