@@ -7,11 +7,8 @@ from .fakes import machine
 
 @pytest.fixture
 def look(tmp_path, monkeypatch):
-    """A function that reports on the TPU of a machine with these chips and nodes. Its torch_xla includes libtpu."""
-    (tmp_path / "torch_xla/lib").mkdir(parents=True)
-    (tmp_path / "torch_xla/lib/libtpu.so").touch()
+    """A function that reports on the TPU of a machine with these chips and nodes, and with torch_xla."""
     monkeypatch.setattr(packages, "folder", {"torch_xla": tmp_path / "torch_xla"}.get)
-    monkeypatch.delenv("TPU_LIBRARY_PATH", raising=False)
 
     def look(*of_machine):
         monkeypatch.setattr(proc, "ROOT", machine(tmp_path, *of_machine))
@@ -52,6 +49,5 @@ def test_torch_tpu_drives_it_where_that_is_installed(look, monkeypatch):
     monkeypatch.setattr(packages, "version", {"torch_tpu": "0.2.0"}.get)
     assert look([("0x1ae0", "0x0063")], ["accel0"]).details == {"chips": "1", "torch_tpu": "0.2.0"}
     monkeypatch.setattr(packages, "folder", lambda name: None)
-    assert tpu.look().reason.startswith("libtpu is not installed: pip install torch_tpu")
     monkeypatch.setattr(packages, "version", lambda name: None)
     assert tpu.look().reason.startswith("neither torch_tpu nor torch_xla is installed: pip install torch_tpu")

@@ -68,8 +68,6 @@ checksum = cache(sha256_of)  # of a library's file
 
 def why_missing(allocator: Allocator) -> str | None:
     """Returns the reason why a process on this machine can't use the allocator, or None if it can."""
-    if allocator == Allocator.glibc_reuse and platform.libc_ver()[0] != "glibc":
-        return f"allocator={allocator}: this machine's C library is not glibc: use allocator=default"
     if allocator not in LIBRARIES or library(allocator) is not None:
         return None
     names, package = LIBRARIES[allocator]

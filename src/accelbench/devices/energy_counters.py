@@ -36,7 +36,7 @@ def _joules_of(packages: Sequence[Path]) -> Callable[[], float | None]:
         except (OSError, ValueError):
             return None
         for before, after, most in zip(last, now, ranges, strict=True):
-            total += after - before + (most if after < before else 0)
+            total += (after - before) % most
         last = now
         return total / 1e6
 

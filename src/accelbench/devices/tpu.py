@@ -3,7 +3,6 @@
 If torch_tpu is installed, cells use the TPU through torch_tpu, otherwise through torch_xla.
 """
 
-import os
 from collections import Counter
 
 from accelbench.devices import packages, proc
@@ -24,8 +23,7 @@ CHIPS = {
 }
 CORES_PER_CHIP = {"TPU v2 or v3": 2}
 TORCH_TPU = "torch_tpu"
-HOW = "pip install torch_tpu (for torch 2.11 or newer)"
-HOW_OLDER = "pip install 'torch_xla[tpu]'"
+HOW = "pip install torch_tpu (for torch 2.11 or newer), or pip install 'torch_xla[tpu]'"
 
 
 def look() -> DeviceReport:
@@ -36,16 +34,9 @@ def look() -> DeviceReport:
     if not any(proc.ROOT.glob("dev/accel*")) and not any(proc.ROOT.glob("dev/vfio/[0-9]*")):  # up to v4; from v5e on
         return absent(Device.tpu, "the TPU has no /dev/accel* or /dev/vfio/*: run the container with --privileged")
     name, num_chips = Counter(chips).most_common(1)[0]
-    torch_xla_folder = packages.folder("torch_xla")
     torch_tpu = packages.version(TORCH_TPU)
-    has_driver = torch_tpu or torch_xla_folder is not None
-    # torch_xla takes libtpu from a variable, from its own folder, or from a package.
-    is_bundled = torch_xla_folder is not None and (torch_xla_folder / "lib/libtpu.so").is_file()
-    has_libtpu = "TPU_LIBRARY_PATH" in os.environ or is_bundled or packages.folder("libtpu") is not None
-    if not has_driver:
-        return absent(Device.tpu, f"neither torch_tpu nor torch_xla is installed: {HOW}, or {HOW_OLDER}")
-    if not has_libtpu:
-        return absent(Device.tpu, f"libtpu is not installed: {HOW if torch_tpu else HOW_OLDER}")
+    if torch_tpu is None and packages.folder("torch_xla") is None:
+        return absent(Device.tpu, f"neither torch_tpu nor torch_xla is installed: {HOW}")
     count = num_chips * CORES_PER_CHIP.get(name, 1)
     details = {"chips": str(num_chips)} | ({TORCH_TPU: torch_tpu} if torch_tpu else {})
     return DeviceReport(device=Device.tpu, name=name, count=count, details=details)

@@ -101,8 +101,6 @@ class Arrivals:
         self.num = 0  # requests that have arrived
         self._server = server
         self._until_ns = until_s * 1e9
-        self._limit_ns = int(server.latency_ms * 1e6)
-        self._is_closed = False
         self._buffer = bytearray(PIPE_BYTES)
         num = num_requests(server)
         file = os.memfd_create("requests")
@@ -139,10 +137,14 @@ class Arrivals:
         self.due += now_ns() + LEAD_NS - self.due[0]
         self._process.stdin.write(b"\n")  # type: ignore[union-attr]
         delay_ns = int(self._server.max_delay_ms * 1e6)
-        longest_ns = max(LONGEST_NS, MAX_WAITED * self._limit_ns)
+        longest_ns = max(LONGEST_NS, MAX_WAITED * int(self._server.latency_ms * 1e6))
         first = 0  # the next request to put into a batch
+        is_closed = False
         while True:
-            self._receive()
+            with contextlib.suppress(BlockingIOError):  # raised when the pipe is empty
+                while num := os.readv(self._pipe, [self._buffer]):
+                    self.num += num
+                is_closed = True
             now = now_ns()
             waiting = self.num - first
             waited_ns = now - int(self.due[first]) if waiting else 0
@@ -150,7 +152,7 @@ class Arrivals:
                 self.ended_early = TIME_LIMIT
             elif waited_ns > longest_ns:
                 self.ended_early = f"{waiting} requests wait, the first of them for {waited_ns / 1e9:.1f} s"
-            if self.ended_early or (self._is_closed and not waiting):
+            if self.ended_early or (is_closed and not waiting):
                 return
             left_ns = delay_ns - waited_ns if waiting else CHECK_NS
             if waiting and (waiting >= max_batch or left_ns <= 0):
@@ -158,13 +160,7 @@ class Arrivals:
                 yield first, num
                 first += num
             else:  # no wait for a closed pipe, which is always ready
-                select.select([] if self._is_closed else [self._pipe], [], [], min(left_ns, CHECK_NS) / 1e9)
-
-    def _receive(self) -> None:
-        with contextlib.suppress(BlockingIOError):  # raised when the pipe is empty
-            while num := os.readv(self._pipe, [self._buffer]):
-                self.num += num
-            self._is_closed = True
+                select.select([] if is_closed else [self._pipe], [], [], min(left_ns, CHECK_NS) / 1e9)
 
 
 @dataclass
