@@ -10,9 +10,8 @@ from accelbench.answers.cells import Process
 from accelbench.answers.comparison import RecordSet, Terms, answer, compared
 from accelbench.answers.jobs import jobs
 from accelbench.cli import main
-from accelbench.report import build, read
+from accelbench.report import all_cells, build, contents, read
 from accelbench.report.contents import compose
-from accelbench.report.tables import all_cells, outcomes
 from accelbench.schema.vocab import Precision
 from accelbench.sinks.mlflow_fields import NOTE, of_process
 from beside import REASON, make_record, quiet
@@ -44,7 +43,7 @@ def test_a_report_counts_it_says_why_and_names_another_cell_the_best(folder):
     assert [cell.cell.precision for cell in found.cells] == [Precision.fp32, Precision.fp64]
     assert found.fastest.cell.precision == Precision.fp32
     assert "bf16" not in found.sentence
-    (row,) = outcomes.reasons(read.cells_in(sweeps)).rows
+    (row,) = contents.reasons(read.cells_in(sweeps)).rows
     assert [entry.text for entry in row[:3]] == ["disturbed", "1", REASON]
     (row,) = [reported.row for reported in sweeps[0].cells if not reported.is_ok]  # in the CSV file
     assert (row["status"], row["disturbed"], row["samples_per_s"]) == ("ok", REASON, None)

@@ -18,8 +18,7 @@ from accelbench.data.pictures import unpack
 from accelbench.errors import RefusedError, UserError
 from accelbench.presentation import counted
 from accelbench.project import COMPARISON, CONFIRMED, PLAN, RACE, REQUESTS
-from accelbench.report import csv_file
-from accelbench.report.export import tables
+from accelbench.report.export import csv_text, tables
 from accelbench.report.read import Sweep, confirmed_of, read_all
 from accelbench.schema.plan_file import sweep_folders
 from accelbench.schema.record import listed
@@ -51,7 +50,7 @@ def pack(folder: Path, sweeps: Sequence[Sweep], out: Path) -> int:
         files = dict(_sources(folder, sweeps))
     except OSError as error:
         raise RefusedError(error) from error
-    texts = {name: csv_file.text(rows) for name, rows in tables(sweeps).items()}
+    texts = {name: csv_text(rows) for name, rows in tables(sweeps).items()}
     with writing(out) as path, zipfile.ZipFile(path, "w") as archive:
         sums = [_add(archive, name, texts.get(name) or files[name]) for name in sorted({*files, *texts})]
         _add(archive, SUMS, "".join(sums))
@@ -109,7 +108,7 @@ def verify(path: Path) -> Verified:
             done.problems += [line for sweep in done.sweeps for line in sweep.unread]
             for name, rows in tables(done.sweeps).items():
                 published = (folder / name).read_bytes() if (folder / name).exists() else b""
-                _compare(name, csv_file.text(rows), published.decode(errors="replace"), done)
+                _compare(name, csv_text(rows), published.decode(errors="replace"), done)
         except (UserError, OSError, ValueError, csv.Error) as error:
             text = str(error).replace(f"{place}/", "").removeprefix(f"{path}: ")
             raise UserError(f"{path}: not a readable bundle of accelbench: {text}") from error

@@ -5,7 +5,7 @@ from typing import Any
 
 from accelbench.presentation import counted
 from accelbench.report.read import Sweep
-from accelbench.report.tables.table import Table, number, tabulate_known
+from accelbench.report.table import Table, number, tabulate_known
 from accelbench.schema.ceilings import ceilings_in
 from accelbench.schema.measurement import Machine
 from accelbench.schema.vocab import Device

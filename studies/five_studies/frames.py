@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 
 from accelbench.answers.cells import MeasuredCell
 from accelbench.report.read import Sweep
-from accelbench.report.tables.table import Table, count, number, tabulate_known
+from accelbench.report.table import Table, count, number, tabulate_known
 from accelbench.schema.record import read_all
 from accelbench.schema.vocab import Device
 from five_studies import published

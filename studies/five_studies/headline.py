@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from accelbench.presentation import counted
 from accelbench.report.read import Sweep
-from accelbench.report.tables.table import Entry
+from accelbench.report.table import Entry
 from five_studies import beside, published
 from five_studies.comparison import STAND_IN
 from five_studies.speedups import beside_ours, span

@@ -12,7 +12,7 @@ from typing import Any
 import yaml
 
 from accelbench.presentation import counted, exact
-from accelbench.report.tables.table import Column, Entry, Table, count, tabulate, tabulate_known
+from accelbench.report.table import Column, Entry, Table, count, tabulate, tabulate_known
 from accelbench.schema.vocab import Engine, Precision
 from five_studies import raw
 

@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 from accelbench.presentation import counted
 from accelbench.report.extension import Addition
 from accelbench.report.read import Sweep
-from accelbench.report.tables.table import Table
+from accelbench.report.table import Table
 from accelbench.schema.vocab import Device
 from five_studies import batches, beside, devices, frames, pictures, power, published, speedups, steps, times, training
 from five_studies.comparison import METRICS, published_for_sweep

@@ -2,7 +2,7 @@
 
 from accelbench.presentation import significant
 from accelbench.report.read import Sweep
-from accelbench.report.tables.table import Column, Entry, Table, count, number, tabulate_known, word
+from accelbench.report.table import Column, Entry, Table, count, number, tabulate_known, word
 from accelbench.schema.vocab import Engine, Mode
 from five_studies import published
 from five_studies.comparison import (

@@ -19,8 +19,9 @@ from accelbench.answers import headline
 from accelbench.answers.cells import Process, process_rows
 from accelbench.answers.jobs import REFERENCE, jobs
 from accelbench.cli import main
-from accelbench.report import build, csv_file, figure, read
+from accelbench.report import build, figure, read
 from accelbench.report.contents import compose
+from accelbench.report.export import cell_rows
 from accelbench.report.overview import picture_of
 from accelbench.schema import record as record_files
 from accelbench.schema import serialize
@@ -209,7 +210,7 @@ def of_first_screen(said, page) -> None:
 
 
 def of_csv(said, root, sweeps) -> None:
-    rows = list(csv_file.rows(sweeps))
+    rows = list(cell_rows(sweeps))
     processes = list(process_rows(cell for sweep in sweeps for cell in sweep.cells))
     for row in rows:
         rates = [each["samples_per_s"] for each in processes if each["cell"] == row["cell"] and each["counts"]]

@@ -11,7 +11,7 @@ import accelbench
 import beside
 from accelbench.answers.cells import Process, cells_of
 from accelbench.answers.jobs import jobs
-from accelbench.report import csv_file
+from accelbench.report.export import cell_rows, csv_text
 from accelbench.report.read import read_all
 from accelbench.schema import record as records
 from accelbench.schema.measurement import Block, Generation
@@ -82,7 +82,7 @@ def test_the_best_is_the_fastest_within_the_limit_of_one_work(results, folder):
 
 def test_a_frame_has_the_columns_and_values_of_cells_csv_and_a_report_is_a_page(results, folder, tmp_path):
     frame = results.to_frame()
-    written = pd.read_csv(io.StringIO(csv_file.text(csv_file.rows(read_all(folder)[:1]))))
+    written = pd.read_csv(io.StringIO(csv_text(cell_rows(read_all(folder)[:1]))))
     assert list(frame.columns) == list(written.columns)
     assert frame["samples_per_s"].dropna().tolist() == written["samples_per_s"].dropna().tolist()
     assert "a bad layer" in results.report(tmp_path / "page").read_text()

@@ -8,7 +8,8 @@ import pytest
 
 from accelbench.errors import UserError
 from accelbench.judging.row import summarise
-from accelbench.report import build, csv_file
+from accelbench.report import build
+from accelbench.report.export import EFFICIENCY, csv_text
 from accelbench.report.read import read_all
 from accelbench.schema.record import write
 from accelbench.schema.vocab import Status
@@ -36,7 +37,7 @@ def built(tmp_path: Path, maker):
 def test_cells_csv_has_a_row_per_planned_cell_and_the_summary_s_columns(report: Path, maker) -> None:
     cells, (records, waiting) = pd.read_csv(report / "cells.csv"), maker.everything()
     assert list(cells["cell_id"]) == [record.cell.id for record in records] + [cell.id for cell in waiting]
-    assert list(cells.columns) == [*summarise(records[0]), "cell", "num_processes", csv_file.COLUMN]
+    assert list(cells.columns) == [*summarise(records[0]), "cell", "num_processes", EFFICIENCY]
 
 
 def test_unknown_values_are_empty_never_a_number_and_values_are_kept_whole(report: Path) -> None:
@@ -51,7 +52,7 @@ def test_unknown_values_are_empty_never_a_number_and_values_are_kept_whole(repor
     assert (row["num_params"], row["batch_size"], row["stand_in"]) == ("1195018", "32", "True")
     assert float(row["samples_per_s"]) == pytest.approx(12_000)
     row = {"a": -1.5, "b": "-1.5", "c": None, "d": True}  # no number is a formula
-    assert csv_file.text([row]) == "a,b,c,d\n-1.5,'-1.5,,True\n"
+    assert csv_text([row]) == "a,b,c,d\n-1.5,'-1.5,,True\n"
 
 
 def test_text_of_others_does_no_harm_in_any_file(built, maker) -> None:
@@ -66,7 +67,7 @@ def test_text_of_others_does_no_harm_in_any_file(built, maker) -> None:
     rows = pd.read_csv(out / "cells.csv", keep_default_na=False)
     assert rows["model"][0] == "'" + r"=1+1\x1b[31m\u202e`|<b>" + "\n@x"
     assert rows["reason"][1].startswith("'-2 -2")
-    assert len(rows["reason"][1]) == 501
+    assert len(rows["reason"][1]) == 4001
     assert r"=1+1\\x1b\[31m\\u202e\`\|&lt;b> @x" in (out / "report.md").read_text()
 
 

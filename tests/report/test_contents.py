@@ -2,8 +2,10 @@ import dataclasses
 
 from accelbench.report import build
 from accelbench.report.build import metrics
-from accelbench.report.contents import compose
+from accelbench.report.contents import compose, reasons
+from accelbench.report.read import cells_in
 from accelbench.schema.vocab import Engine, Status
+from report.rows import texts
 
 
 def test_a_cell_is_a_row_of_cells_csv_however_many_processes_it_has(read, maker) -> None:
@@ -45,3 +47,17 @@ def test_code_of_another_engine_does_not_differ(read, maker) -> None:
     records = [maker.ok(maker.cell(engine=engine), 1) for engine in (Engine.pytorch, Engine.keras)]
     records[1] = dataclasses.replace(records[1], environment=records[1].environment | {"code": "of Keras"})
     assert not [what for what, _ in compose([read(records)]).environments if "differ" in what]
+
+
+def test_cells_are_grouped_by_reason(read, maker) -> None:
+    skipped = [maker.record(maker.cell(batch_size=2**i), Status.skipped, reason="no GPU") for i in range(6)]
+    failed = maker.record(maker.cell("cnn"), Status.failed, reason="raised")
+    beside = maker.record(maker.cell("lstm", repeat=1), Status.failed, reason="now and then")  # of a cell that is ok
+    found = [read([maker.ok(maker.cell("lstm"), 1), beside, failed, *skipped], [maker.cell("rnn")])]
+    rows = texts(reasons(cells_in(found)))
+    assert [(row["status"], row["cells"], row["reason"]) for row in rows] == [
+        ("failed", "1", "raised"),
+        ("not run yet", "1", "–"),
+        ("skipped", "6", "no GPU"),
+    ]
+    assert reasons(cells_in([read([maker.ok(maker.cell(), 1)])])) is None

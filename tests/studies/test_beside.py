@@ -1,6 +1,6 @@
 from accelbench.schema.vocab import Mode
 from five_studies import beside, devices
-from report.tables.rows import texts
+from report.rows import texts
 
 
 def test_only_times_of_the_same_job_and_settings_are_compared_as_ratios_on_one_axis(read, maker) -> None:

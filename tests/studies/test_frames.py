@@ -1,5 +1,5 @@
 from five_studies import frames
-from report.tables.rows import texts
+from report.rows import texts
 
 
 def test_frames_per_second_stand_beside_batches_and_images_per_second(scaled):

@@ -3,7 +3,7 @@ from dataclasses import replace
 from accelbench.schema.measurement import SystemSeries
 from five_studies import power
 from report.conftest import inferring
-from report.tables.rows import texts
+from report.rows import texts
 
 
 def test_the_powers_growth_is_the_studys_and_stands_beside_ours(read, maker):

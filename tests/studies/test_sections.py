@@ -10,7 +10,7 @@ from accelbench.report.read import read_all
 from accelbench.schema.measurement import Epoch, Evaluation
 from accelbench.schema.vocab import Protocol, Status
 from accelbench.settings import params
-from report.tables.rows import texts
+from report.rows import texts
 
 ROOT = Path(__file__).resolve().parents[2]
 

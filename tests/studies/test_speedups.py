@@ -1,6 +1,6 @@
 from five_studies import raw, speedups
 from report.conftest import inferring
-from report.tables.rows import texts
+from report.rows import texts
 
 
 def test_printed_speedups_stand_beside_ours_of_the_same_batch(read, maker, scaled):

@@ -4,7 +4,7 @@ from accelbench.schema.measurement import SystemSeries
 from accelbench.schema.vocab import Status
 from five_studies import batches, steps
 from report.conftest import inferring
-from report.tables.rows import texts
+from report.rows import texts
 
 
 def test_published_times_stand_beside_ours_of_the_same_settings(read, maker):

@@ -1,6 +1,6 @@
 from accelbench.schema.vocab import Mode, Protocol
 from five_studies import times
-from report.tables.rows import texts
+from report.rows import texts
 
 
 def test_times_stand_beside_the_published_with_the_settings_of_ours(read, maker) -> None:

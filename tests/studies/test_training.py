@@ -1,7 +1,7 @@
 from accelbench.schema.measurement import Epoch, Evaluation
 from accelbench.schema.vocab import Engine, Protocol
 from five_studies import beside, training
-from report.tables.rows import texts
+from report.rows import texts
 
 
 def test_accuracy_is_of_a_cell_that_ran_whole_epochs(read, maker) -> None:

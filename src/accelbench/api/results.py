@@ -183,10 +183,10 @@ class Results(list[Result]):
 
     def to_frame(self) -> "pd.DataFrame":
         """A row for each result, with the columns of `cells.csv`."""
-        from accelbench.report import csv_file  # not at the top: it imports pandas
+        from accelbench.report.export import cell_rows, frame  # not at the top: it takes long to import
 
         sweep = Sweep(folder="", suite="", title="", cells=[result._cell for result in self])
-        return csv_file.frame(csv_file.rows([sweep]))
+        return frame(cell_rows([sweep]))
 
     def report(self, path: str | Path | None = None) -> Path:
         """Builds the report of all records in the folder, and returns the page's path.

@@ -144,8 +144,7 @@ def _show_best(chosen: Namespace, console: Console) -> int:
     from accelbench.answers.words import disturbed_text
     from accelbench.judging.costs import price_notes
     from accelbench.report import read as sweeps
-    from accelbench.report.tables.best import NOTE, OF_ALL
-    from accelbench.report.tables.table import rendered, tabulate_known
+    from accelbench.report.table import BEST, BEST_NOTE, rendered, tabulate_known
     from accelbench.settings import params
     from accelbench.sweep import terminal
 
@@ -169,10 +168,10 @@ def _show_best(chosen: Namespace, console: Console) -> int:
     say(console, *speeds)
     terminal.show_answers(answered, console)
     chosen_cells = [choice for job in answered for choice in choices(job)]
-    table = tabulate_known("", OF_ALL, chosen_cells)
+    table = tabulate_known("", BEST, chosen_cells)
     if table is not None and (len(chosen_cells) > len(answered) or chosen.price_per_hour):
         console.print(rendered(table, console.width))
-        notes.insert(0, NOTE)
+        notes.insert(0, BEST_NOTE)
     if limit is None:
         notes += [line for sweep in read if sweep.race for line in sweep.race.answers]
     for note in [*tips(cells), *notes]:

@@ -23,9 +23,8 @@ from accelbench.errors import UserError, writing_errors
 from accelbench.judging.row import warnings_of
 from accelbench.presentation import counted
 from accelbench.project import check_inside, shown
-from accelbench.report import csv_file
 from accelbench.report.contents import Page, compose
-from accelbench.report.export import tables
+from accelbench.report.export import csv_text, tables
 from accelbench.report.extension import DPI, load
 from accelbench.report.overview import picture_of
 from accelbench.report.read import NO_COSTS, Costs, Sweep, cells_in
@@ -139,7 +138,7 @@ def _write(page: Page, sweeps: Sequence[Sweep], folder: Path) -> None:
     (folder / "headline.txt").write_text(answers, encoding="utf-8")
     (folder / "report.md").write_text(markdown(page, answers), encoding="utf-8")
     for name, rows in tables(sweeps).items():
-        (folder / name).write_text(csv_file.text(rows), encoding="utf-8", newline="")
+        (folder / name).write_text(csv_text(rows), encoding="utf-8", newline="")
     write_json(folder / "metrics.json", metrics(page))
 
 

@@ -1,27 +1,40 @@
 """The contents of the report's page, whatever the format."""
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import islice
 from types import ModuleType
 from typing import Any
 
+from accelbench.answers.cells import NOT_RUN, OLDER, UNREADABLE, MeasuredCell
 from accelbench.answers.headline import notices, stand_ins, tips, unmeasured
 from accelbench.answers.jobs import Job, jobs
 from accelbench.judging.costs import price_notes
+from accelbench.judging.verdict import DISTURBED
 from accelbench.presentation import counted
+from accelbench.report import all_cells
 from accelbench.report.extension import Addition, Picture
 from accelbench.report.overview import Tile, tiles
 from accelbench.report.questions import QuestionSection, questions
 from accelbench.report.read import NO_COSTS, Costs, Sweep, cells_in
-from accelbench.report.tables import all_cells, outcomes
-from accelbench.report.tables.table import Table
+from accelbench.report.table import Column, Table, count, tabulate
 from accelbench.schema.record import DEVICE_MEASUREMENTS, Record
-from accelbench.schema.vocab import Device, Status
+from accelbench.schema.serialize import grouped
+from accelbench.schema.vocab import UNEXPECTED, Device, Status
 
 MAX_TILES = 4
+LABELS_SHOWN = 2
+# Outcomes, in the order in which they are shown.
+ORDER = [*(word for word in Status if word in UNEXPECTED), DISTURBED, OLDER, UNREADABLE, NOT_RUN, Status.skipped]
+REASON_COLUMNS: list[Column[list[MeasuredCell]]] = [  # a row is about cells with one outcome and reason
+    Column("status", lambda same: same[0].outcome),
+    Column("cells", len, count),
+    Column("reason", lambda same: same[0].reason),
+    Column("such as", lambda same: ", ".join(cell.label for cell in same[:LABELS_SHOWN])),
+    Column("suites", lambda same: ", ".join(dict.fromkeys(cell.cell.suite for cell in same))),
+]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,9 +119,9 @@ def compose(
         unmeasured=unmeasured(cells),
         questions=questions(cells, every),
         notes=notes,
-        counts=outcomes.counts(cells),
+        counts=outcome_counts(cells),
         when=(_minute(min(starts)), _minute(max(starts))) if starts else None,
-        missing=outcomes.reasons(cells),
+        missing=reasons(cells),
         environments=list(_environments(ran)),
         sections=sections,
         cells=all_cells.cells(sweeps, every),
@@ -165,3 +178,18 @@ def _flat(value: object) -> str:
     if isinstance(value, list):
         return "; ".join(_flat(each) for each in value)
     return str(value)
+
+
+def outcome_counts(cells: Iterable[MeasuredCell]) -> dict[str, int]:
+    """Outcome -> number of cells, ok first."""
+    nums = Counter(cell.outcome for cell in cells)
+    return {word: nums[word] for word in (Status.ok, *ORDER) if nums[word]}
+
+
+def reasons(cells: Sequence[MeasuredCell]) -> Table | None:
+    """Makes a row for each reason why cells are not ok, unexpected failures first. Returns None if all cells are ok."""
+    bad = (cell for cell in cells if not cell.is_ok)
+    groups = grouped(bad, lambda cell: (cell.outcome, cell.reason)).values()
+    same = sorted(groups, key=lambda alike: (ORDER.index(alike[0].outcome), -len(alike)))
+    notes = ["cells.csv lists all of them."]
+    return tabulate("What is missing, and why", REASON_COLUMNS, same, notes) if same else None

@@ -1,4 +1,4 @@
-"""Published numbers in the formats of other tools, made from the rows that the report shows.
+"""The rows of cells.csv and processes.csv, and published numbers in the formats of other tools.
 
 Sources of the formats:
 - Bencher's metric format: https://bencher.dev/docs/reference/bencher-metric-format/
@@ -6,21 +6,27 @@ Sources of the formats:
 - PyTorch's records: https://github.com/pytorch/pytorch/wiki/How-to-integrate-with-PyTorch-OSS-benchmark-database
 """
 
+import csv
+import io
 import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from accelbench.answers.cells import MeasuredCell, process_rows
 from accelbench.answers.time_to_goal import target_answers
 from accelbench.judging.row import warnings_of
 from accelbench.presentation import counted, significant
-from accelbench.report import csv_file
 from accelbench.report.read import Sweep, cells_in
 from accelbench.schema.record import Row
-from accelbench.schema.vocab import Mode
+from accelbench.schema.serialize import digest
+from accelbench.schema.vocab import SHARE_ONE_CPU, Device, Mode, Scaling
 
+if TYPE_CHECKING:
+    import pandas as pd
+
+EFFICIENCY = "scaling_efficiency"  # the last column of cells.csv
 CELLS, PROCESSES = "cells.csv", "processes.csv"
 MODES = {Mode.train: "training", Mode.infer: "inference", Mode.generate: "generation"}
 MAX_NAME = 1024 - 9  # characters of a benchmark's name in Bencher; 9 are for a dash and a part of a key
@@ -157,9 +163,59 @@ def pytorch(numbers: Sequence[Published]) -> str:
     return _json(found)
 
 
+def cell_rows(sweeps: Iterable[Sweep]) -> Iterator[Row]:
+    """Yields the rows of `cells.csv`. Each row has the scaling efficiency of its cell.
+
+    The efficiency is None for a cell on a single device, and if no comparable cell of its sweep ran on a single device.
+    """
+    for sweep in sweeps:
+        ok = [cell for cell in sweep.cells if cell.speed]
+        singles = {_key(cell, cell.cell.batch_size): cell for cell in ok if cell.cell.devices == 1}
+        efficiency: dict[str, float] = {}
+        for cell in ok:
+            of = cell.cell
+            # If devices share the threads of a process, no cell on one device has comparable threads.
+            if of.devices > 1 and not (of.device in SHARE_ONE_CPU and of.num_processes == 1):
+                batch_size = of.batch_size if of.scaling == Scaling.strong else of.batch_size_per_device
+                if (single := singles.get(_key(cell, batch_size))) is not None:
+                    efficiency[cell.name] = (cell.speed or 0.0) / (single.speed or 1.0) / of.devices
+        for cell in sweep.cells:
+            yield cell.row | {EFFICIENCY: efficiency.get(cell.name)}
+
+
+def _key(cell: MeasuredCell, batch_size: int) -> str:
+    """Returns a key. A cell on several devices has the same key as its counterpart on one device."""
+    settings = cell.all_but("devices", "xla_processes", "scaling", "batch_size", "threads")
+    threads = cell.row["threads"] if cell.cell.device == Device.cpu else cell.cell.threads
+    return digest([settings, batch_size, threads])
+
+
+# A spreadsheet takes text that begins with one of these for a formula. An apostrophe before the text prevents this.
+FORMULA = ("=", "+", "-", "@", "\t", "\r")
+
+
+def csv_text(rows: Iterable[Row]) -> str:
+    """Converts rows with equal columns to CSV with a heading. Unknown values are empty. Keeps no row in memory."""
+    file = io.StringIO()
+    writer = csv.writer(file, lineterminator="\n")
+    for number, row in enumerate(rows):
+        if not number:
+            writer.writerow(row)
+        values = row.values()
+        writer.writerow([f"'{each}" if isinstance(each, str) and each.startswith(FORMULA) else each for each in values])
+    return file.getvalue()
+
+
+def frame(rows: Iterable[Row]) -> "pd.DataFrame":
+    """Converts rows with equal columns to a data frame. An unknown number is NaN, any other unknown value is None."""
+    import pandas as pd  # imported here, since it takes half a second
+
+    return pd.DataFrame(list(rows))
+
+
 def tables(sweeps: Sequence[Sweep]) -> dict[str, Iterator[Row]]:
     """Maps the names cells.csv and processes.csv to their rows."""
-    return {CELLS: csv_file.rows(sweeps), PROCESSES: process_rows(cells_in(sweeps))}
+    return {CELLS: cell_rows(sweeps), PROCESSES: process_rows(cells_in(sweeps))}
 
 
 def everything(sweeps: Sequence[Sweep]) -> str:
@@ -173,7 +229,7 @@ def _json(value: Any) -> str:
 
 OF_NUMBERS = {"bencher": bencher, "github-action-benchmark": github, "pytorch": pytorch}
 # csv: the report's cells.csv, with a row for every cell, also for cells without numbers.
-OF_SWEEPS = {"csv": lambda sweeps: csv_file.text(csv_file.rows(sweeps)), "json": everything}
+OF_SWEEPS = {"csv": lambda sweeps: csv_text(cell_rows(sweeps)), "json": everything}
 
 
 def exported(name: str, sweeps: Sequence[Sweep]) -> str:

@@ -17,7 +17,7 @@ from types import ModuleType
 from matplotlib.figure import Figure
 
 from accelbench.errors import UserError
-from accelbench.report.tables.table import Table
+from accelbench.report.table import Table
 
 DPI = 130  # of saved pictures
 

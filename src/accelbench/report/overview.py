@@ -13,7 +13,7 @@ from accelbench.answers.words import DEVICES, ENGINES, model_text, speed_text
 from accelbench.judging.row import warnings_of
 from accelbench.judging.warnings import output_error_text
 from accelbench.presentation import counted, significant
-from accelbench.report.tables.all_cells import name_on_page
+from accelbench.report.all_cells import name_on_page
 from accelbench.schema.serialize import grouped
 from accelbench.schema.vocab import Mode
 

@@ -1,6 +1,6 @@
 """The rows of a table, by heading."""
 
-from accelbench.report.tables.table import Table
+from accelbench.report.table import Table
 
 
 def texts(table: Table, *first: str) -> list[dict[str, str]]:

@@ -3,7 +3,7 @@ import io
 import pytest
 from rich.console import Console
 
-from accelbench.report.tables.table import Table, number, rendered, word
+from accelbench.report.table import Table, number, rendered, word
 
 
 @pytest.mark.parametrize("width", [80, 90, 112])

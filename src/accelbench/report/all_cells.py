@@ -17,12 +17,12 @@ from accelbench.answers.cells import NOT_RUN, MeasuredCell
 from accelbench.answers.jobs import Job, verdict_text
 from accelbench.answers.words import disturbed_text, engine_text, options_text
 from accelbench.judging.warnings import relative_half_width
-from accelbench.report import csv_file
+from accelbench.report.export import cell_rows
 from accelbench.report.read import Sweep, cells_in
 from accelbench.schema.record import TRACKING, UNTRACKED, Row
 from accelbench.schema.vocab import Device, Engine, Mode, Precision, Status
 
-COLUMNS = json.loads((Path(__file__).parents[1] / "templates" / "columns.json").read_text(encoding="utf-8"))
+COLUMNS = json.loads((Path(__file__).parent / "templates" / "columns.json").read_text(encoding="utf-8"))
 # Cells with one of these outcomes share a line for each reason.
 FOLDED = (Status.skipped, NOT_RUN)
 
@@ -33,7 +33,7 @@ def cells(sweeps: Sequence[Sweep], jobs: Sequence[Job]) -> dict[str, Any]:
     `columns` are the columns of the table in which any cell has a value. `rows` has, for each cell, the values of the
     keys in `names`.
     """
-    csv_rows = list(csv_file.rows(sweeps))
+    csv_rows = list(cell_rows(sweeps))
     job_of = {cell.measured_key: job for job in jobs for cell in job.cells}
     rows = []
     for row, cell in zip(csv_rows, cells_in(sweeps), strict=True):
