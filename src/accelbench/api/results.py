@@ -33,7 +33,8 @@ class Result:
     """The result of a cell, a network or a function.
 
     Each column of `cells.csv` (docs/columns.md) is an attribute, too, such as `samples_per_s`, `latency_p50_ms`,
-    `precision` or `mfu`. A number is None if it is unknown, or if the cell is not ok.
+    `precision` or `mfu`. A number is None if it is unknown, or if the cell is not ok. `warnings`, `tips` and `notes`
+    are lists of sentences.
 
     The speed is computed from all processes of the cell (repeats and seeds). All other numbers come from one process,
     whose speed is nearest to the cell's speed.
@@ -44,7 +45,7 @@ class Result:
     def __getattr__(self, column: str) -> Any:
         if column.startswith("_") or column not in self.row:
             raise AttributeError(f"a result has no {column}: docs/columns.md lists its columns")
-        return self.row[column]
+        return remarks_in(self.row, Kind(column)) if column in list(Kind) else self.row[column]
 
     def __dir__(self) -> list[str]:
         return [*super().__dir__(), *self.row]
@@ -112,21 +113,6 @@ class Result:
         if record is not None and self.path is not None:
             record = read_record(self.path)  # results of `read` do not keep the raw times
         return record.measurement if record else None
-
-    @property
-    def warnings(self) -> list[str]:
-        """Sentences on why a number may be wrong."""
-        return remarks_in(self.row, Kind.doubt)
-
-    @property
-    def tips(self) -> list[str]:
-        """Sentences on settings that may be faster."""
-        return remarks_in(self.row, Kind.tip)
-
-    @property
-    def notes(self) -> list[str]:
-        """Facts about the measurement that raise no doubt."""
-        return remarks_in(self.row, Kind.note)
 
     def __repr__(self) -> str:
         """One line, such as `Result(cnn-cpu-fp32-b128-infer: ok, 401 samples/s, p50 10.1 ms)`, with doubts."""
