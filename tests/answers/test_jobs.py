@@ -21,7 +21,7 @@ def test_the_sentence_says_what_is_fastest_by_how_much_and_how_sure(answered, ma
         "PyTorch bf16 b128 is fastest here, 400 samples/s, median step 432 ms; "
         "4.00 times as fast as PyTorch fp32 b128 (likely)."
     )
-    first, second, third = found.shown
+    first, second, third = [found.fastest, *found.others]
     assert (found.text(first), verdict_text(found, first)) == ("PyTorch bf16 b128", "4.00 times, likely")
     assert (found.text(second), verdict_text(found, second)) == ("PyTorch fp32 b128", "reference")
     assert found.text(third) == "PyTorch fp16 b128"

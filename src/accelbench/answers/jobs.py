@@ -29,7 +29,6 @@ from accelbench.schema.serialize import flat, grouped
 from accelbench.schema.vocab import Protocol
 
 MAX_NAMED = 3  # settings or packages named for a job, at most
-MAX_SHOWN = 4
 REFERENCE = "reference"
 # Criterion -> its column of cells.csv, and 1 if higher values are better, -1 if lower values are better.
 CRITERIA = {
@@ -88,11 +87,6 @@ class Job:
         for cell in self.cells:
             by_setting.setdefault(setting_key(cell.cell), cell)
         return list(by_setting.values())[1:]
-
-    @property
-    def shown(self) -> list[MeasuredCell]:
-        """The fastest cell of each of the fastest settings, for bars. If there is only one setting, all its cells."""
-        return [self.fastest, *(self.others or self.cells[1:])[: MAX_SHOWN - 1]]
 
     @property
     def lead(self) -> Gap | None:

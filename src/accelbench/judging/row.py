@@ -6,7 +6,7 @@ from statistics import fmean
 import numpy as np
 
 from accelbench.judging import served
-from accelbench.judging.costs import joules_per_sample, joules_within, mean_w
+from accelbench.judging.costs import joules_per_sample, joules_within
 from accelbench.judging.verdict import ceilings_of_cell, flops_per_s, step_size, why_disturbed
 from accelbench.judging.warnings import Kind, earliest_hit_s, remarks
 from accelbench.presentation import significant
@@ -16,7 +16,6 @@ from accelbench.schema.cell import UNUSED, Cell, value_text
 from accelbench.schema.measurement import (
     Breakdown,
     Generation,
-    Interval,
     Measurement,
     SystemSeries,
     TargetTraining,
@@ -397,24 +396,12 @@ def of_generation(cell: Cell, measured: Generation) -> Row:
     return row | {"kv_cache_mb": measured.cache_bytes / MB}
 
 
-def _gpu_power_w(system: SystemSeries, steady_boot_s: Interval) -> float | None:
-    """Returns the mean power of the first GPU in the steady state, in watts.
-
-    If the GPU has an energy counter, computes the power from it. Otherwise, returns the mean of the power readings.
-    Returns None if the steady state was too short.
-    """
-    counted_w = mean_w(system, "gpu_0_energy_j", steady_boot_s)
-    if counted_w is not None:
-        return counted_w
-    began_s, ended_s = steady_boot_s
-    return system.mean("gpu_0_power_w", (began_s + POWER_AVERAGED_S, ended_s))
-
-
 def _of_system(record: Record, system: SystemSeries) -> Row:
     measured = record.measurement
     steady = measured.steady_boot_s if measured else None
     row: Row = {column: system.mean(name, steady) for column, name in SERIES.items()}
-    row["gpu_power_w"] = _gpu_power_w(system, steady) if steady else None
+    if steady:
+        row["gpu_power_w"] = system.mean("gpu_0_power_w", (steady[0] + POWER_AVERAGED_S, steady[1]))
     row["peak_host_mb"] = _divided(system.peak_host_bytes, MB)
     of_kernel = system.mean("cpu_system_percent", steady)
     whole = row["cpu_utilization_percent"]
