@@ -270,6 +270,6 @@ def test_records_that_are_not_readable_are_named(root):
     records = find("nets@abc1")
     assert len(records.notes) == 2
     assert f"results/nets/{'f' * 12}-{'0' * 8}.json: not a readable record (" in "\n".join(records.notes)
-    named = "Revisions: abc1abc1.\n  results/nets/.*schema 2.*\n  results/nets/f+-0+.json: not a"
+    named = "no record has this git revision or branch\n  results/nets/.*schema 2.*\n  results/nets/f+-0+.json: not a"
     with pytest.raises(UserError, match=named):
         find("nets@9999")

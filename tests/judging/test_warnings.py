@@ -70,8 +70,6 @@ RESET = sampled(1.0, 2.0, cpu_quota_throttled_s=[8.5, 0.0], cpu_thermal_throttle
         ({"blocks": NOISY, "latency_s": [0.025] * 20, "stop": Stop.limit}, "note", ("noisy: ±",)),
         ({"blocks": GROWING, "latency_s": [0.028] * 20}, "doubt", ("the speed changed by -1",)),
         ({"settled": False, "warmup_total_s": 3.21}, "doubt", ("step times had not settled after 3.2 s of warm-up",)),
-        ({"environment": {"machine": {"num_threads": 8}}}, "tip", ("try more threads: 2 on 8 cores",)),
-        ({"environment": {"machine": {"num_threads": 8}}, "cell": {"device": Device.gpu}}, None, ()),
         ({"blocks": blocks([0.1] * 3), "latency_s": [0.025] * 9}, "doubt", ("only 3 blocks measured",)),
         ({"blocks": JUMPING, "latency_s": [0.025] * 20}, "doubt", ()),
         ({"blocks": THROTTLED, "latency_s": [0.025] * 20}, "doubt", ("the overall speed differs by -1",)),

@@ -92,8 +92,10 @@ def test_doubts_and_tips_are_marked_and_few_of_many_doubts_are_shown():
     text = lines(card_of(record))
     assert text[-4:-1] == ["! one", "! two", "! and 2 more doubts: -v"]
     assert lines(card_of(record, is_verbose=True))[-5:-1] == ["! one", "! two", "! three", "! four"]
-    record = make_record(measurement=make_measurement(), environment={"machine": {"num_threads": 8}})
-    assert "→ try more threads: 2 on 8 cores" in lines(card_of(record))
+    faults = {"page_faults_per_s": [58e3], "cpu_system_percent": [52.0], "cpu_utilization_percent": [200.0]}
+    system = SystemSeries(started_boot_s=0.0, t_s=[1.0], values=faults)
+    record = make_record(measurement=make_measurement(steady_boot_s=(0.5, 1.5)), system=system)
+    assert any("→ try allocator=jemalloc: 26 % of" in line for line in lines(card_of(record)))
 
 
 def test_requests_have_their_latencies_and_the_verdict():

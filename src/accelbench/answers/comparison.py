@@ -71,7 +71,6 @@ class Compared(NamedTuple):
     # The compared settings: no value of A is a value of B. Dotted name -> values in A and in B, such as `8 | 32, 64`.
     varied: dict[str, str]
     warnings: list[str]  # what a reader of the verdicts should know
-    num_skipped: int  # pairs that were skipped on both sides
     num_unpaired: int  # cells that are in only one of A and B
 
 
@@ -96,19 +95,15 @@ def find(name: str) -> RecordSet:
         )
     if place.is_file() and not word:
         return RecordSet(name=name, processes=[Process.of(read(place))])
-    notes: list[str] = []
-    readable = read_all(list(_records_below(place, notes, planned=not word)))
+    readable = read_all(list(_records_below(place, planned=not word)))
     processes = [Process.of(record).without_samples() for record in readable]
-    notes += listed(readable.problems())
+    notes = listed(readable.problems())
     if not processes:
         raise UserError("\n  ".join([f"{name}: holds no {'readable ' if notes else ''}records", *notes]))
-    states = [process.environment.get("git", {}) for process in processes]
     if word:
-        processes = [process for process, git in zip(processes, states, strict=True) if _is_at(git, word.lower())]
+        processes = [process for process in processes if _is_at(process.environment.get("git", {}), word.lower())]
     if not processes:
-        revisions = sorted({str(git.get("revision"))[:8] for git in states})
-        problem = f"{name}: no record has this git revision or branch. Revisions: {', '.join(revisions)}."
-        raise UserError("\n  ".join([problem, *notes]))
+        raise UserError("\n  ".join([f"{name}: no record has this git revision or branch", *notes]))
     # Of each cell on each machine, only processes with the code, weights, data and packages of the last one count.
     last = {
         (process.settings_key, hardware(process.environment)): process.measured_key
@@ -126,20 +121,15 @@ def _located(name: str, root: Path) -> Path | None:
     return next((place for place in places if place.exists()), None)
 
 
-def _records_below(top: Path, notes: list[str], *, planned: bool) -> Iterator[Path]:
+def _records_below(top: Path, *, planned: bool) -> Iterator[Path]:
     """Yields the files of records in `top` and in the folders below it.
 
-    If `planned` is true and a folder has a readable plan, only the records in this plan are yielded. `notes` gets a
-    line for each plan that can't be read.
+    If `planned` is true and a folder has a plan, only the records in this plan are yielded. Raises UserError: the plan
+    can't be read.
     """
     for folder in sweep_folders(top):
-        if planned and os.path.lexists(folder / PLAN):
-            try:
-                yield from read_planned(folder).paths
-                continue
-            except UserError as error:
-                notes.append(f"{error}; all records in its folder are compared")
-        yield from sorted(folder.glob(RECORDS))
+        is_planned = planned and os.path.lexists(folder / PLAN)
+        yield from read_planned(folder).paths if is_planned else sorted(folder.glob(RECORDS))
 
 
 def _is_at(git: Mapping[str, Any], word: str) -> bool:
@@ -188,7 +178,7 @@ def compared(first: RecordSet, second: RecordSet, *, anyway: bool) -> Compared:
     # The more pairs, the wider each interval (Bonferroni). If no speed differs, 95 % of all comparisons name no pair.
     confidence = 1 - (1 - CONFIDENCE) / max(1, len(ran))
     pairs = [(pair, compare_processes(pair.first, pair.second, confidence, anyway=anyway)) for pair in ran]
-    return Compared(pairs, varied, warnings, len(every) - len(ran), num_unpaired)
+    return Compared(pairs, varied, warnings, num_unpaired)
 
 
 def match(first: Sequence[Process], second: Sequence[Process]) -> tuple[list[Pair], dict[str, str], int]:
@@ -281,8 +271,6 @@ def answer(first: RecordSet, second: RecordSet, terms: Terms, console: Console) 
     else:
         words = ", ".join(f"{num} {verdict}" for verdict, num in counts.most_common())
         say(console, f"B: {words}" if words else "nothing ran")
-    if result.num_skipped:
-        say(console, f"  {result.num_skipped} cells were skipped in both A and B", "dim")
     if result.num_unpaired:
         say(console, f"  {result.num_unpaired} cells are in only one of A and B", "dim")
     ratios = [ratio for _, ratio in result.pairs]

@@ -219,7 +219,7 @@ def jobs(cells: Iterable[MeasuredCell], limit: Limit | None = None) -> list[Job]
     Within each kind, the job with the largest gain comes first. Cells whose latency is unknown or above the `limit` are
     left out.
     """
-    made = [job for job, _ in alike(cell for cell in cells if cell.competes)]
+    made = alike(cell for cell in cells if cell.competes)
     if limit is not None:
         inside = []
         for job in made:
@@ -231,41 +231,31 @@ def jobs(cells: Iterable[MeasuredCell], limit: Limit | None = None) -> list[Job]
     return sorted(named, key=lambda job: (not job.gains, job.best is None, -job.gain.ratio if job.gains else 0.0))
 
 
-def alike(
-    cells: Iterable[MeasuredCell], plain: Callable[[Cell], Cell] | None = None
-) -> list[tuple[Job, list[MeasuredCell]]]:
-    """Groups the cells that did the same work. Returns (job without a name, list of its cells as they are in `cells`).
+def alike(cells: Iterable[MeasuredCell], plain: Callable[[Cell], Cell] = lambda cell: cell) -> list[Job]:
+    """Groups the cells that did the same work into jobs, which have no names yet.
 
-    The cells of a job may differ in `CHOSEN_SETTINGS`, and in the settings that `plain` removes. `Job.cells` lack these
-    removed settings, but the cells in the list have them. Both have the same order, the fastest cell first.
+    The cells of a job may differ in `CHOSEN_SETTINGS`, and in the settings that `plain` removes.
     """
-
-    def plain_of(cell: MeasuredCell) -> MeasuredCell:
-        return replace(cell, cell=plain(cell.cell)) if plain else cell
-
-    by_work: dict[tuple[str, str], dict[str, MeasuredCell]] = defaultdict(dict)
+    by_work: dict[tuple[object, ...], dict[str, MeasuredCell]] = defaultdict(dict)
     for cell in cells:
-        work = plain_of(cell)
-        by_work[work.workload_key, work.place_key].setdefault(cell.measured_key, cell)  # sweeps may share a cell
+        work = (plain(cell.cell).key_without(CHOSEN_SETTINGS), cell.data_digest, cell.place_key)
+        by_work[work].setdefault(cell.measured_key, cell)  # sweeps may share a cell
     made = []
-    every = []
     for of_work in by_work.values():
         first = next(iter(of_work.values()))
         ranked = sorted(of_work.values(), key=lambda cell: (-(cell.speed or 0.0), cell.measured_key))
-        made.append(Job(list(map(plain_of, ranked)), setting_key(first.cell)))
-        every.append(ranked)
+        made.append(Job(ranked, setting_key(first.cell)))
     same = grouped(made, lambda job: job.what)
-    told_apart = [replace(job, where=_where(job, same[job.what])) for job in made]
-    return list(zip(told_apart, every, strict=True))
+    return [replace(job, where=_where(job, same[job.what], plain)) for job in made]
 
 
-def _where(job: Job, same: Sequence[Job]) -> str:
+def _where(job: Job, same: Sequence[Job], plain: Callable[[Cell], Cell]) -> str:
     """Returns what distinguishes `job` from the others of `same`: its machine, and its settings or system there.
 
     The system includes the packages. If nothing of these differs there, it is the folder.
     """
-    own = _place(job)
-    here = [place for place in map(_place, same) if place[""] == own[""]]
+    own = _place(job.fastest, plain)
+    here = [place for place in (_place(other.fastest, plain) for other in same) if place[""] == own[""]]
     words = [own[""]] if len(here) < len(same) else []
     names = [name for name in own if len({place.get(name) for place in here}) > 1]
     words += [f"{name}{own[name]}".replace('"', "") for name in names[:MAX_NAMED]]
@@ -274,15 +264,14 @@ def _where(job: Job, same: Sequence[Job]) -> str:
     return ", ".join(words)
 
 
-def _place(job: Job) -> dict[str, str]:
-    """Returns the settings of a job that are not chosen, its packages, its system, and at "" its machine's devices."""
-    environment = job.fastest.environment
-    settings = flat(job.fastest.cell.settings())
+def _place(cell: MeasuredCell, plain: Callable[[Cell], Cell]) -> dict[str, str]:
+    """Returns the settings of a cell that are not chosen, its packages, its system, and at "" its machine's devices."""
+    settings = flat(plain(cell.cell).settings())
     fixed = {f"{name}=": text for name, text in settings.items() if name.partition(".")[0] not in CHOSEN_SETTINGS}
-    home = environment.get("home", environment)
+    home = cell.environment.get("home", cell.environment)
     system = flat({**(home.get("versions") or {}), **(home.get("machine") or {})})
     others = {f"{name} ": text for name, text in system.items()}
-    return {"": " + ".join(dict.fromkeys(device_names(environment))), **fixed, **others}
+    return {"": " + ".join(dict.fromkeys(device_names(cell.environment))), **fixed, **others}
 
 
 def _names(made: Sequence[Job]) -> list[str]:

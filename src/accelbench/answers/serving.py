@@ -115,8 +115,8 @@ class Capacity:
 def capacities(cells: Iterable[MeasuredCell]) -> list[Capacity]:
     """Returns the capacity of each setting. Comparable settings are adjacent, and the best of them comes first."""
     made = []
-    for job, of_work in alike((cell for cell in cells if cell.cell.protocol == Protocol.server), work_of):
-        by_setting = grouped(of_work, lambda cell: replace(cell, cell=setting_of(cell.cell)).measured_key)
+    for job in alike((cell for cell in cells if cell.cell.protocol == Protocol.server), work_of):
+        by_setting = grouped(job.cells, lambda cell: replace(cell, cell=setting_of(cell.cell)).measured_key)
         of_job = [capacity for of_one in by_setting.values() if (capacity := _capacity(job, of_one)) is not None]
         made += sorted(of_job, key=lambda capacity: (-(capacity.low or 0.0), -(capacity.high or 0.0)))
     return made

@@ -163,8 +163,8 @@ class TargetAnswer:
 def target_answers(cells: Iterable[MeasuredCell]) -> list[TargetAnswer]:
     """Returns an answer for each combination of network, data set, target, machine and packages."""
     made = []
-    for job, of_work in alike((cell for cell in cells if cell.cell.protocol == Protocol.target), work_of):
-        settings = list(_settings(job, of_work))
+    for job in alike((cell for cell in cells if cell.cell.protocol == Protocol.target), work_of):
+        settings = list(_settings(job))
         settings.sort(key=lambda one: (bool(one.refused), one.median_s, -one.num_arrived, min(one.times)))
         if not settings:
             continue
@@ -180,9 +180,9 @@ def work_of(cell: Cell) -> Cell:
     return replace(cell, model=replace(cell.model, learning_rate=ModelSpec.learning_rate))
 
 
-def _settings(job: Job, cells: Sequence[MeasuredCell]) -> Iterator[Setting]:
-    has_rates = len({cell.cell.model.learning_rate for cell in cells}) > 1
-    for cell in cells:
+def _settings(job: Job) -> Iterator[Setting]:
+    has_rates = len({cell.cell.model.learning_rate for cell in job.cells}) > 1
+    for cell in job.cells:
         name = job.text(cell)
         name += f" lr {cell.cell.model.learning_rate:g}" if has_rates else ""
         planned = [process for process in cell.processes if process.outcome != Status.skipped]

@@ -206,7 +206,6 @@ def _about_threads(record: Record, measured: Measurement) -> Iterator[Remark]:
         return
     threads = measured.threads * record.cell.num_processes
     if threads < cores:
-        yield Kind.tip, f"try more threads: {threads} on {cores} cores"
         data = record.cell.data
         has_workers = data.pipeline == Pipeline.jpeg or data.name == MODULE or record.cell.protocol in SERVING
         if record.system is None or has_workers:
