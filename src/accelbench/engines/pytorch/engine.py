@@ -3,7 +3,7 @@
 import re
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import replace
 from itertools import chain, repeat
 from pathlib import Path
@@ -44,7 +44,6 @@ from accelbench.engines.pytorch.precision import (
     stored_in,
 )
 from accelbench.engines.pytorch.ranks import RankReport, Ranks, differences, joined
-from accelbench.engines.pytorch.structure import mapped
 from accelbench.engines.pytorch.weights import saved
 from accelbench.engines.served import powers_up_to
 from accelbench.errors import UnsupportedError, UserError
@@ -93,7 +92,7 @@ def check(cell: Cell, data_folder: Path) -> None:
 
     The first try uses fake tensors, which have shapes but no contents. It takes almost no time, but fails if the
     network needs the contents of tensors. The second try runs on the CPU in fp32. For inference on the CPU, there is
-    only the second try.
+    only the second try, because it takes less time than the imports that fake tensors need.
 
     Raises an error only if it would also occur in the cell: UserError, UnsupportedError, `EVERYWHERE`, or any error of
     the second try if the cell runs on the CPU in fp32.
@@ -103,32 +102,28 @@ def check(cell: Cell, data_folder: Path) -> None:
         num = generate.prompt_tokens + generate.new_tokens
         cell = replace(cell, generate=replace(generate, prompt_tokens=num - 2, new_tokens=2))
     on_cpu = replace(cell, device=Device.cpu, devices=1, precision=Precision.fp32, options=Options())
-    # A step of inference on the CPU takes less time than the imports that fake tensors need.
-    devices = ("cpu",) if (cell.device, cell.mode) == (Device.cpu, Mode.infer) else ("meta", "cpu")
-    for device in devices:
-        try:
-            _run_once(on_cpu, data_folder, torch.device(device))
-            return
-        except (UserError, UnsupportedError):
-            raise
-        except Exception as error:
-            if device == "meta":
-                continue
-            if isinstance(error, EVERYWHERE) or (cell.device, cell.precision) == (Device.cpu, Precision.fp32):
-                raise
-
-
-def _run_once(cell: Cell, data_folder: Path, device: torch.device) -> None:
-    """Runs one step of the cell's network on `device`. On "meta", tensors are fake: they have no contents."""
-    workload = workload_of(cell, data_folder, Backend(), Ranks(1))
-    with device:
-        network = workload.build()
-    batch = mapped(next(iter(workload.feed)), lambda tensor: tensor.to(device))
     try:
-        if cell.mode == Mode.train:
-            zoo.check_trainable(network, cell.model)
-        run = run_hollow if device.type == "meta" else run_counted
-        output, _ = run(cell, network, workload.task, batch)
+        _run_once(on_cpu, data_folder, fakes=(cell.device, cell.mode) != (Device.cpu, Mode.infer))
+    except (UserError, UnsupportedError, *EVERYWHERE):
+        raise
+    except Exception:
+        if (cell.device, cell.precision) == (Device.cpu, Precision.fp32):
+            raise
+
+
+def _run_once(cell: Cell, data_folder: Path, *, fakes: bool) -> None:
+    workload = workload_of(cell, data_folder, Backend(), Ranks(1))
+    network = workload.build()
+    batch = next(iter(workload.feed))
+    if cell.mode == Mode.train:
+        zoo.check_trainable(network, cell.model)
+    if fakes:
+        with suppress(Exception):  # the second try decides
+            output, _ = run_hollow(cell, network, workload.task, batch)
+            workload.check_first(output)
+            return
+    try:
+        output, _ = run_counted(cell, network, workload.task, batch)
         workload.check_first(output)
     except Exception as error:
         if isinstance(workload, Images) and cell.model.library == Library.custom:
