@@ -49,15 +49,6 @@ def test_git_state(tmp_path, monkeypatch):
     assert fingerprint.git_state(tmp_path)["branch"] is None
 
 
-@pytest.mark.fault
-def test_a_git_that_does_not_answer_is_not_waited_for(tmp_path, monkeypatch):
-    (tmp_path / "git").write_text("#!/bin/sh\nexec sleep 60\n")
-    (tmp_path / "git").chmod(0o755)
-    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
-    monkeypatch.setattr(fingerprint, "GIT_S", 0.2)
-    assert fingerprint.git_state(REPO) == {}
-
-
 # The source of a user's own network.
 
 

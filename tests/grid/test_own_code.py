@@ -62,13 +62,6 @@ def test_a_module_whose_text_does_not_name_all_that_it_has_is_left_to_python(fol
     check("my_nets.Net")
 
 
-def test_what_is_missing_is_named(folder):
-    with pytest.raises(
-        UserError, match=r"^model.target=foo.Bar: there is no package or module foo in this folder or on Python"
-    ):
-        check("foo.Bar")
-
-
 @pytest.mark.parametrize("place", ["lib/site-packages", "to_edit"])
 def test_what_is_installed_here_is_refused_where_another_interpreter_would_run_its_own_copy(folder, monkeypatch, place):
     (folder / place).mkdir(parents=True)

@@ -108,17 +108,6 @@ def test_tiles_have_what_other_pages_have_sentences_for_and_the_bar_has_all_cell
     assert sum(page.unmeasured.values()) == 3
 
 
-def test_an_extension_adds_a_tile(read, maker) -> None:
-    class Extension:
-        headline = staticmethod(lambda sweeps: "")
-        unmeasured = staticmethod(lambda sweeps: [])
-        of_page = staticmethod(list)
-        of_suite = staticmethod(lambda sweep, warning: compose.__globals__["Addition"]())
-        tiles = staticmethod(lambda sweeps: [("1 of 2", "published jobs")])
-
-    assert compose([read(rated(maker, fp32=100))], extension=Extension()).tiles == [("1 of 2", "published jobs")]
-
-
 @pytest.fixture
 def opened(browser, tmp_path, maker):
     """Builds a page of records and opens it at a fragment."""
