@@ -21,7 +21,7 @@ class ProcessEngine(ClusterEngine):
         self.processes = {}  # by job
 
     def submit(self, part, need, job_name):
-        variables = {**os.environ, "PYTHONPATH": str(TESTS), "ACCELBENCH_LOCK": str(part)}
+        variables = {**os.environ, "PYTHONPATH": str(TESTS), "ACCELBENCH_LOCK": f"{os.getpid()}-{len(self.processes)}"}
         process = subprocess.Popen([sys.executable, __file__, str(part)], env=variables)
         self.processes[str(process.pid)] = process
         return str(process.pid)
