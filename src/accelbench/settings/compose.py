@@ -278,6 +278,8 @@ def user_error_behind(error: BaseException) -> UserError | None:
             _, group, name = re.split("((?:hydra/)?[^/]+)/", cause.missing_cfg_file, maxsplit=1)
             more = [f"a library's network, such as torchvision model.name={name}"] if group == "model" else []
             return UnknownChoiceError(group, name, [*cause.options, *more])
+    if isinstance(error, FileNotFoundError) and error.filename is None:  # `os.getcwd` raised it
+        return UserError("the current folder was removed: change to another folder")
     if isinstance(error, OSError) and error.errno in REFUSED:
         return RefusedError(error)
     if not any(isinstance(cause, HydraException | OmegaConfBaseException | FrozenInstanceError) for cause in chain):
