@@ -8,8 +8,6 @@ import pytest
 from PIL import Image
 
 from accelbench.cli import main
-from accelbench.report.figure import of_question
-from accelbench.report.questions import Line, QuestionSection
 from accelbench.schema.vocab import Engine, Mode, Status
 from fakes import make_trained, write_sweep
 from report.conftest import Maker
@@ -97,26 +95,7 @@ def test_a_question_about_cells_has_a_row_for_each(drawn, maker, name, expected)
 def test_requests_have_a_panel_for_each_workload_with_curves_and_the_limit(drawn, maker):
     found = drawn([*served(maker), *served(maker, "mlp")], "--question", "requests")
     assert found.count("p99 at most 50 ms") == found.count("requests/s offered") == 2
-    assert {"p99 latency (ms)", "sure pass", "not a sure pass", "PyTorch fp32, one at a time"} <= set(found)
-
-
-def test_a_setting_has_one_colour_in_the_panels_of_all_workloads():
-    ends = {"seconds": 1.0, "watched_s": None}
-    both, one = (
-        QuestionSection(
-            name="target",
-            title=names,
-            sentence="",
-            kind="arrivals",
-            lines=[Line(name, name, "0", probe=ends) for name in names.split()],
-        )
-        for names in ("b32 b128", "b128")
-    )
-    colours = [
-        {line.get_color() for line in axes.lines if line.get_label() == "b128"}
-        for axes in of_question([both, one], 7).axes
-    ]
-    assert colours == [{"C1"}, {"C1"}]
+    assert {"p99 latency (ms)", "sure pass", "PyTorch fp32, one at a time"} <= set(found)
 
 
 def test_trainings_to_a_target_have_their_arrivals(here):

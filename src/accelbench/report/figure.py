@@ -4,8 +4,7 @@ It shows the gains of jobs, or the chart of a question in the report, such as `H
 """
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import partial
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,7 +19,6 @@ from accelbench.judging.served import limit_text
 from accelbench.presentation import shortened, significant
 from accelbench.report.overview import notes_of
 from accelbench.report.questions import QuestionSection
-from accelbench.schema.record import Value
 from accelbench.schema.serialize import grouped, writing
 from accelbench.schema.vocab import Verdict
 
@@ -68,12 +66,9 @@ def save(path: Path, width: float, draw: Callable[[float], Figure]) -> None:
     kind = format_of(path)
     with style.context([STYLE, SMALL_STYLE if width < SMALL else {}]), writing(path) as file:
         figure = draw(width)
-        handles: dict[str, Any] = {}
-        for axes in figure.axes:
-            for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
-                handles[label] = handle
-        place: Any = {"loc": "outside upper left", "ncols": max(2, int(width))}
-        figure.legend(handles.values(), handles.keys(), **place)
+        if figure.axes[0].get_legend() is None:
+            handles, labels = figure.axes[0].get_legend_handles_labels()
+            figure.legend(handles, labels, loc="outside upper left", ncols=max(2, int(width)))
         figure.savefig(file, format=kind, metadata={FORMATS[kind]: None})
 
 
@@ -102,8 +97,6 @@ def of_question(sections: Sequence[QuestionSection], width: float) -> Figure:
     """Draws a chart for each section, one below the other. All sections are about the same question."""
     draw = CHARTS[sections[0].kind]
     has_curves = draw in (_requests, _arrivals)
-    if has_curves:  # a setting has the same colour in each panel
-        draw = partial(draw, looks=_looks_of(line.name for section in sections for line in section.lines))
     heights = [CURVES if has_curves else ROW * min(MAX_ROWS, len(section.lines)) for section in sections]
     figure = Figure((width, sum(heights) + AXIS * len(heights) + LEGEND))
     panels = figure.subplots(len(heights), squeeze=False, height_ratios=heights)[:, 0]
@@ -200,18 +193,14 @@ def _bars(axes: Axes, section: QuestionSection) -> None:
     _draw_names(axes, [Row(line.name, line.text) for line in lines])
     left = [0.0] * len(lines)
     for number, name in enumerate(dict.fromkeys(name for each in parts for name in each)):
-        lengths = [_known(each.get(name)) for each in parts]
+        lengths = [float(each.get(name) or 0.0) for each in parts]
         look: Any = {"color": f"C{number % 9}", "hatch": HATCHES[number % len(HATCHES)], "edgecolor": "white"}
         axes.barh(range(len(lines)), lengths, 0.6, left, label=name.replace("_", " "), **look)
         left = [begin + length for begin, length in zip(left, lengths, strict=True)]
     axes.set_xlim(0, max(left))
 
 
-def _known(value: Value) -> float:
-    return float(value or 0.0)
-
-
-def _requests(axes: Axes, section: QuestionSection, looks: Looks) -> None:
+def _requests(axes: Axes, section: QuestionSection) -> None:
     """Draws latency against the rate of requests. Each probe (a process at one rate) has a mark.
 
     The mark shows the percentile of latency that the limit is for, such as p99. The marks of sure passes are filled.
@@ -223,41 +212,35 @@ def _requests(axes: Axes, section: QuestionSection, looks: Looks) -> None:
     axes.yaxis.set_major_formatter("{x:g}")
     axes.axhline(row["limit_ms"], color=INK)
     axes.text(0, row["limit_ms"], f" {limit_text(row)}", transform=axes.get_yaxis_transform(), va="bottom")
-    for name, probes, colour, marker in _settings(section, looks):
-        probes.sort(key=lambda probe: _known(probe["offered_per_s"]))
-        rates = [_known(probe["offered_per_s"]) for probe in probes]
+    for name, lines in grouped(section.lines, lambda line: line.name).items():
+        probes: Any = [line.probe for line in lines]
+        probes.sort(key=lambda probe: probe["offered_per_s"])
+        rates = [probe["offered_per_s"] for probe in probes]
         times_ms = [probe[column] or math.nan for probe in probes]
-        unsure = [number for number, probe in enumerate(probes) if probe["verdict"] != Verdict.passes]
-        axes.plot(rates, times_ms, marker=marker, color=colour, label=name)
-        _hollow(axes, [rates[number] for number in unsure], [times_ms[number] for number in unsure], marker, colour)
+        is_sure = [probe["verdict"] == Verdict.passes for probe in probes]
+        (curve,) = axes.plot(rates, times_ms, "o-", markerfacecolor="white", label=name)
+        axes.plot(rates, times_ms, "o", color=curve.get_color(), markevery=is_sure)
     axes.plot([], [], "o", color=FAINT, label="sure pass")
-    _hollow(axes, [], [], "o", FAINT, "not a sure pass")
+    axes.legend()
 
 
-def _arrivals(axes: Axes, section: QuestionSection, looks: Looks) -> None:
+def _arrivals(axes: Axes, section: QuestionSection) -> None:
     """Draws a curve for each setting: the share of its seeds that have reached the target, against time.
 
     A hollow mark shows when a run ended without reaching the target.
     """
-    for name, runs, colour, marker in _settings(section, looks):
-        arrived = sorted(_known(run["seconds"]) for run in runs if run["seconds"])
-        watched = [_known(run["watched_s"]) for run in runs if run["watched_s"]]
+    for name, lines in grouped(section.lines, lambda line: line.name).items():
+        runs: Any = [line.probe for line in lines]
+        arrived = sorted(run["seconds"] for run in runs if run["seconds"])
+        watched = [run["watched_s"] for run in runs if run["watched_s"]]
         shares = [100 * num / len(runs) for num in range(len(arrived) + 1)]
-        axes.step([0, *arrived, max([0, *arrived, *watched])], [*shares, shares[-1]], where="post", color=colour)
-        axes.plot(arrived, shares[1:], marker, color=colour, label=name)
-        _hollow(axes, watched, [shares[-1]] * len(watched), marker, colour)
+        ends = [0, *arrived, max([0, *arrived, *watched])]
+        marked = slice(1, len(arrived) + 1)
+        (curve,) = axes.step(ends, [*shares, shares[-1]], "o-", where="post", markevery=marked, label=name)
+        axes.plot(watched, [shares[-1]] * len(watched), "o", color=curve.get_color(), markerfacecolor="white")
     axes.set(xlabel="seconds", ylabel="percent of the seeds at the target", ylim=(0, 105))
     axes.set_xlim(0)
-
-
-def _hollow(axes: Axes, x: Sequence[float], y: Sequence[Any], marker: str, colour: str, label: str = "") -> None:
-    axes.plot(x, y, marker, color=colour, markerfacecolor="white", label=label)
-
-
-def _settings(section: QuestionSection, looks: Looks) -> Iterator[tuple[str, list[Mapping[str, Value]], str, str]]:
-    """Yields name, values, colour and marker of each setting in a chart of curves."""
-    for name, lines in grouped(section.lines, lambda line: line.name).items():
-        yield name, [line.probe or {} for line in lines], *looks[name]
+    axes.legend()
 
 
 # Kind of a question -> the function that draws it.
