@@ -116,7 +116,7 @@ def measure(
                 "scalar"
             )
         _check_weights(model_or_function, device, precision)
-        num_samples = next(iter(tensors[0].shape), 0)
+        num_samples = tensors[0].size(0) if tensors[0].dim() else 0
         if all(tensor.is_cuda for tensor in tensors):
             pipeline = vocab.Pipeline.device
         # A compiled network can't be pickled. The process compiles it again.
