@@ -145,7 +145,7 @@ class Bed:
 def is_true(record: Record) -> bool:
     """Whether it is what the engine `fakes` measures, or a failure with a reason and without numbers."""
     if record.status == Status.ok:
-        found = record.measurement and replace(record.measurement, allocator=None, allocator_library=None, checks=[])
+        found = record.measurement and replace(record.measurement, allocator=None, allocator_library=None, checked=[])
         return found == make_measurement(blocks=blocks_of(record.cell)) and record.reason is None
     is_failure = record.status in (Status.failed, Status.killed, Status.timeout)
     return is_failure and bool(record.reason) and record.measurement is None
