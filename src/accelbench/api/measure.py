@@ -1,7 +1,9 @@
 """`accelbench.measure` measures the user's network or function in a fresh process, like a cell."""
 
 import atexit
+import copyreg
 import dataclasses
+import io
 import os
 import pickle
 import re
@@ -172,16 +174,28 @@ def _check_weights(network: Any, device: str, precision: str) -> None:
             )
 
 
+class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
+    """A pickler that also accepts parametrised modules."""
+
+    def reducer_override(self, value: Any) -> Any:
+        """Returns a call that creates a copy of `value`, in the form that `pickle` expects."""
+        torch = sys.modules.get("torch")
+        if torch and isinstance(value, torch.nn.Module) and "parametrizations" in vars(value).get("_modules", ()):
+            return copyreg.__newobj__, (type(value),), vars(value)  # type: ignore[attr-defined]
+        return super().reducer_override(value)
+
+
 def _pickled(argument: str, value: Any) -> bytes:
+    buffer = io.BytesIO()
     try:
-        pickled: bytes = cloudpickle.dumps(value)
+        _Pickler(buffer).dump(value)
     except Exception as error:  # code of the user may raise anything
         raise UserError(
             f"{argument}: can't be pickled ({type(error).__name__}: {one_line(str(error))}), so `measure` can't copy "
             "it to a fresh process. Create the object in a function and measure this function. A network's class can "
             "be measured with accelbench model=custom model.target=my_package.MyNet"
         ) from error
-    return pickled
+    return buffer.getvalue()
 
 
 def _measured(cell: Cell, pickles: dict[str, bytes], is_function: bool) -> Result:
