@@ -35,6 +35,7 @@ MAX_WARMUP_KEPT = 100
 MIN_SAMPLES = 6
 # Blocks are planned this many times longer than needed, so that a faster block is still long enough.
 BLOCK_MARGIN = 1.2
+MAX_PARTS = 1000  # the number of blocks of single steps if the time of a step is unknown
 # Fewest steps of a warm-up, even beyond the budget: the first step includes work that is done only once.
 LEAST_WARMUP = 2
 NUM_CHECK_STEPS = 2  # approximate number of steps that check a cell after its measurement
@@ -455,6 +456,8 @@ def _num_parts(runner: Runner, steps: int) -> int:
     """
     num_blocks = steps // 2 if runner.queues else steps
     parts = math.ceil(num_blocks * runner.fastest_s / (BLOCK_MARGIN * Window.block_s))
+    if not runner.fastest_s and not runner.queues:
+        parts = MAX_PARTS  # each step may take long
     return max(1, min(num_blocks, max(MIN_SAMPLES, parts)))
 
 
