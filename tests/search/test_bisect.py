@@ -81,6 +81,8 @@ def fill(here):
     ("words", "message"),
     [
         ("gone HEAD", "git rev-parse gone^{commit}: Needed a single revision"),
+        ("change0 change0", "is not after GOOD="),
+        ("HEAD change2", "is not after GOOD="),
         (
             "change0 HEAD -- model=mlp",
             "the commit has none of the cell's code. Use a model.target from this repository",
@@ -175,10 +177,16 @@ def test_a_mistake_in_the_code_of_good_is_none_of_bad(fates, capsys):
     assert "Can't tell whether BAD is slower than GOOD: 0 and 2 processes; " in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("bad", ["change3", "change0"])
-def test_ends_of_one_speed_are_no_slow_down(bad, fates, capsys):
-    assert main(["bisect", "change0", bad, "--", *WORDS]) == 1
+def test_ends_of_one_speed_are_no_slow_down(fates, capsys):
+    assert main(["bisect", "change0", "change3", "--", *WORDS]) == 1
     assert "No slow-down to look for: BAD is not slower than GOOD" in capsys.readouterr().out
+
+
+def test_git_may_be_set_to_another_language(fates, monkeypatch, capsys):
+    monkeypatch.setenv("LC_ALL", "C.UTF-8")
+    monkeypatch.setenv("LANGUAGE", "de")
+    assert main(["bisect", "change3", "HEAD", "--", *WORDS]) == 0
+    assert "First slower commit: " in capsys.readouterr().out
 
 
 def test_only_commits_of_the_branch_of_bad_are_tried(fates, capsys):

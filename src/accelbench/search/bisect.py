@@ -54,7 +54,8 @@ def git(*words: object, at: Path | None = None) -> str:
     """Runs a git command without the repository's hooks. Returns its output. Raises RefusedError: the command fails."""
     command = ["git", "-c", "core.hooksPath=/dev/null", "-c", "log.showSignature=false", *map(str, words)]
     try:
-        done = subprocess.run(command, capture_output=True, start_new_session=True, env=git_variables(), cwd=at)
+        in_english = git_variables() | {"LC_ALL": "C"}  # the output is read
+        done = subprocess.run(command, capture_output=True, start_new_session=True, env=in_english, cwd=at)
     except OSError as error:
         raise RefusedError(error, "bisect: git") from error
     if done.returncode != 0 and not (words[0] == "bisect" and done.returncode == ONLY_SKIPPED):
@@ -151,6 +152,8 @@ def bisect(good: str, bad: str, words: list[str], budget_s: float, console: Cons
     folder = folder_under_runs(place, name)
     context = SweepContext(options, console, Hosts(), place, folder, folder.name)
     num = int(git("rev-list", "--first-parent", "--count", f"{good}..{bad}"))
+    if not num:
+        raise UserError(f"BAD={bad[:8]}: is not after GOOD={good[:8]}")
     context.say(f"{counted(num, 'commit')} after GOOD. Uncommitted changes do not count.")
     with lock.hold_measuring(context.say):
         ends_s = time.monotonic() + budget_s
