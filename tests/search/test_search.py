@@ -92,7 +92,7 @@ def test_the_same_command_again_measures_nothing_again(done, shared, tmp_path, m
     assert written(copied) == before
     assert second == first
     (copied / "runs/mine/race.json").write_text('{"answers": ["of an earlier release"], "cells": []}')
-    assert read.read_all(copied / "runs/mine")[0].race.answers == ["of an earlier release"]
+    assert read.read_all(copied / "runs/mine")[0].answers == ["of an earlier release"]
     assert search(batches(1, 8, 32, 64), OPTIONS, GOAL, console, shared) == 0
     assert re.search("-b64-infer: fastest, ", console.file.getvalue())
     assert before.items() <= written(copied).items()

@@ -173,7 +173,7 @@ def _show_best(chosen: Namespace, console: Console) -> int:
         console.print(rendered(table, console.width))
         notes.insert(0, BEST_NOTE)
     if limit is None:
-        notes += [line for sweep in read if sweep.race for line in sweep.race.answers]
+        notes += [line for sweep in read for line in sweep.answers]
     for note in [*tips(cells), *notes]:
         presentation.say(console, note, "dim")
     return 0

@@ -39,10 +39,9 @@ REASON_COLUMNS: list[Column[list[MeasuredCell]]] = [  # a row is about cells wit
 
 @dataclass(frozen=True, kw_only=True)
 class Section:
-    """One suite's part of the page. `findings` are the results of a search for the best cell."""
+    """One suite's part of the page."""
 
     sweep: Sweep
-    findings: list[str]
     added: Addition
     pictures: list[Picture]
 
@@ -103,7 +102,7 @@ def compose(
     notes += price_notes((cell.row for cell in cells), costs)
     sections = []
     for sweep in [*sweeps, *(extension.unmeasured(sweeps) if extension else ())]:
-        if sweep.race or any(cell.is_ok for cell in sweep.cells) or (extension and sweep.study):
+        if sweep.answers or any(cell.is_ok for cell in sweep.cells) or (extension and sweep.study):
             sections.append(_section(sweep, extension))
     return Page(
         notices=list(problems),
@@ -147,8 +146,7 @@ def _section(sweep: Sweep, extension: ModuleType | None) -> Section:
     for kind, what, figure in added.pictures:
         alt = f"{what}, {sweep.suite}; the tables hold its values"
         pictures.append(Picture(path=f"plots/{kind}_{sweep.folder}.png", alt=alt, figure=figure))
-    findings = sweep.race.answers if sweep.race else []
-    return Section(sweep=sweep, findings=findings, added=added, pictures=pictures)
+    return Section(sweep=sweep, added=added, pictures=pictures)
 
 
 def _environments(records: Sequence[Record]) -> Iterator[tuple[str, str]]:

@@ -5,8 +5,8 @@ would take a gigabyte of memory.
 """
 
 import os
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
 
@@ -16,7 +16,7 @@ from accelbench.judging.costs import Cost
 from accelbench.presentation import counted
 from accelbench.project import CONFIRMED, PARAMS, PLAN, RECORDS, RESULTS
 from accelbench.schema import plan_file
-from accelbench.schema.plan_file import RaceFile, WantedCell, read_race
+from accelbench.schema.plan_file import RaceFile, read_race
 from accelbench.schema.record import Record, listed
 from accelbench.schema.record import read_all as read_records
 from accelbench.schema.serialize import changed, grouped
@@ -40,7 +40,7 @@ class Sweep:
     cells: list[MeasuredCell] = field(default_factory=list)  # in the plan's order, each with its published speed
     # The planned processes in the plan's order, and processes that confirm an answer about one of these cells.
     processes: list[Process] = field(default_factory=list)
-    race: RaceFile | None = None  # the course of the search that measured the cells
+    answers: list[str] = field(default_factory=list)  # of the search that measured the cells
     # Sentences about unreadable records, records that the plan does not name, and a missing plan.
     notes: list[str] = field(default_factory=list)
     unread: list[str] = field(default_factory=list)  # a line for each record, or whole folder, that can't be read
@@ -100,23 +100,24 @@ def read_all(
     for folder in planned:
         # The path is not resolved, since its links may form a circle.
         name = str(folder.relative_to(results)) if folder != results else folder.absolute().name
-        found.append(replace(_read(folder, costs), folder=clean(name)))
+        found.append(_read(folder, costs, clean(name)))
     if all(sweep.unread and not sweep.processes for sweep in found):
         raise UserError(found[0].unread[0])
     if others:
         found[0].notes.append(f"{unwanted}; their records stay in {clean(results.name)}")
     repeated = []
     for folder in confirming:
-        sweep = _read(folder, costs)
-        repeated += [changed(process, is_confirming=True) for process in sweep.processes]
+        sweep = _read(folder, costs, folder.name)
+        repeated += sweep.processes
         if not sweep.processes:
             found[0].notes.extend(sweep.notes)
-    joined = []
     for sweep in found:
         known = {(process.cell.suite, process.measured_key) for process in sweep.processes}
-        repeating = [process for process in repeated if (process.cell.suite, process.measured_key) in known]
-        joined.append(replace(sweep, processes=[*sweep.processes, *repeating]))
-    return sorted(_with_cells(joined), key=lambda sweep: (sweep.study or "none", sweep.folder))
+        for process in repeated:
+            if (process.cell.suite, process.measured_key) in known:
+                sweep.processes.append(changed(process, is_confirming=True, folder=sweep.folder))
+    _add_cells(found)
+    return sorted(found, key=lambda sweep: (sweep.study or "none", sweep.folder))
 
 
 def confirmed_of(results: Path) -> Path:
@@ -130,22 +131,21 @@ def read(folder: Path, costs: Costs = NO_COSTS) -> Sweep:
 
     Raises UserError: neither the plan nor any record is readable.
     """
-    sweep = _read(folder, costs)
+    sweep = _read(folder, costs, clean(folder.resolve().name))
     if sweep.unread and not sweep.processes:
         raise UserError(sweep.unread[0])
-    return _with_cells([sweep])[0]
+    _add_cells([sweep])
+    return sweep
 
 
-def _read(folder: Path, costs: Costs) -> Sweep:
+def _read(folder: Path, costs: Costs, name: str) -> Sweep:
     """Reads a folder's sweep, which has no cells yet. Notes name what can't be read."""
-    place = _place(folder)
-    name = clean(folder.resolve().name)
+    place = clean("/".join(folder.resolve().parts[-2:]))  # is the same wherever the report is built
     try:
-        race = read_race(folder)
+        race = read_race(folder) or RaceFile(answers=[])
     except UserError as error:
-        note = f"{place}: {str(error).removeprefix(f'{folder}: ')}: this folder is not shown"
+        note = f"{str(error).replace(str(folder), place)}: this folder is not shown"
         return Sweep(folder=name, suite=name, title=name, notes=[note], unread=[str(error)])
-    short = race.short if race else []
     plan, problem = None, ""
     try:
         plan = plan_file.read_plan(folder)
@@ -156,15 +156,55 @@ def _read(folder: Path, costs: Costs) -> Sweep:
     readable = read_records(paths)
     made = {}
     for path, record in readable.by_path():
-        made[path] = Process.of(record, costs=costs, path=path).without_samples()
-    problems = readable.problems(lambda path: f"{place}/{path.name}")
+        made[path] = Process.of(record, costs=costs, path=path, folder=name).without_samples()
+    unread = readable.problems(lambda path: f"{place}/{path.name}")
+    processes = []
     if plan is None:
-        processes = _without_plan(process for process in made.values() if process.name not in short)
+        ordered = sorted(made.values(), key=lambda process: (process.started_at, process.name))
+        labels = plan_file.labels(process.cell for process in ordered if process.name not in race.short)
+        for process in ordered:
+            if process.name not in race.short:
+                processes.append(changed(process, label=labels[process.cell.id]))
     else:
-        unread = dict(zip(readable.refused, problems, strict=True))
-        processes = [_planned(path, wanted, made, unread) for path, wanted in zip(paths, plan.cells, strict=True)]
+        why = dict(zip(readable.refused, unread, strict=True))
+        for path, wanted in zip(paths, plan.cells, strict=True):
+            process = made.get(path) or Process(
+                cell=wanted.cell,
+                name=wanted.record_name,
+                label=wanted.label,
+                record=None,
+                problem=why.get(path),
+                path=path,
+                folder=name,
+            )
+            processes.append(changed(process, label=wanted.label, words=wanted.words))
     if problem and not processes:
-        problems = problems or [problem]
+        unread = unread or [problem]
+    notes = listed(unread)
+    if disturbed := [process.disturbed for process in processes if process.disturbed]:
+        notes.append(
+            f"Disturbed: {len(disturbed):,} of {len(processes):,} processes in {place} ({disturbed[0]}): no answer "
+            "uses them. Run the sweep again with retry=failed to measure them again."
+        )
+    if race.short:
+        notes.append(
+            f"{len(race.short):,} records in {place} are from a search's short windows, which are too short to publish."
+        )
+    if problem and processes:
+        is_missing = not os.path.lexists(folder / PLAN)
+        notes.append(
+            (f"{place} has no {PLAN}" if is_missing else problem.replace(str(folder), place))
+            + ": the cells of all its records are shown, in the order in which they were measured. "
+            "Which study they belong to, and which cells were planned but not measured, is unknown."
+        )
+    names = {*race.short, *(process.name for process in processes)}
+    others = sorted(path.name for path in folder.glob(RECORDS) if path.stem not in names)
+    if plan is not None and others:
+        notes.append(
+            f"Not shown, because the plan of {place} lacks them: {counted(len(others), 'record')} (their cells are no "
+            f"longer wanted, or their code, versions or machine changed): {', '.join(others[:MAX_NAMED])}"
+            + (", ..." if len(others) > MAX_NAMED else "")
+        )
     suites = dict.fromkeys(process.cell.suite for process in processes)
     return Sweep(
         folder=name,
@@ -172,80 +212,22 @@ def _read(folder: Path, costs: Costs) -> Sweep:
         title=plan.title if plan else name,
         study=plan.study if plan else None,
         profile=plan.profile if plan else None,
-        race=race,
+        answers=race.answers,
         processes=processes,
-        notes=list(_notes(folder, processes, short, problems, problem)),
-        unread=problems,
+        notes=notes,
+        unread=unread,
     )
 
 
-def _planned(path: Path, wanted: WantedCell, made: Mapping[Path, Process], unread: Mapping[Path, str]) -> Process:
-    """Returns the process of a planned cell: the entry `path` of `made`, or else a process without a record."""
-    if path in made:
-        return changed(made[path], label=wanted.label, words=wanted.words)
-    return Process(
-        cell=wanted.cell,
-        name=wanted.record_name,
-        label=wanted.label,
-        record=None,
-        problem=unread.get(path),
-        path=path,
-    )
-
-
-def _without_plan(processes: Iterable[Process]) -> list[Process]:
-    """Returns the processes of a folder without a plan: sorted by start, and each cell with a label of its own."""
-    ordered = sorted(processes, key=lambda process: (process.started_at, process.name))
-    labels = plan_file.labels(process.cell for process in ordered)
-    return [changed(process, label=labels[process.cell.id]) for process in ordered]
-
-
-def _place(folder: Path) -> str:
-    """Returns the last two names of the folder's path. They are the same wherever the report is built."""
-    return clean("/".join(folder.resolve().parts[-2:]))
-
-
-def _notes(
-    folder: Path, processes: Sequence[Process], short: Collection[str], unread: Sequence[str], problem: str
-) -> Iterator[str]:
-    """Yields notes on a folder's records and plan. If the plan can't be read, `problem` explains why."""
-    place = _place(folder)
-    yield from listed(unread)
-    if disturbed := [process.disturbed for process in processes if process.disturbed]:
-        yield (
-            f"Disturbed: {len(disturbed):,} of {len(processes):,} processes in {place} ({disturbed[0]}): no answer "
-            "uses them. Run the sweep again with retry=failed to measure them again."
-        )
-    if short:
-        yield f"{len(short):,} records in {place} are from a search's short windows, which are too short to publish."
-    if problem and processes:
-        is_missing = not os.path.lexists(folder / PLAN)
-        yield (
-            (f"{place} has no {PLAN}" if is_missing else problem.replace(str(folder), place))
-            + ": the cells of all its records are shown, in the order in which they were measured. "
-            "Which study they belong to, and which cells were planned but not measured, is unknown."
-        )
-    if problem:
-        return
-    names = {*short, *(process.name for process in processes)}
-    if others := sorted(path.name for path in folder.glob(RECORDS) if path.stem not in names):
-        yield (
-            f"Not shown, because the plan of {place} lacks them: {counted(len(others), 'record')} (their cells are no "
-            f"longer wanted, or their code, versions or machine changed): {', '.join(others[:MAX_NAMED])}"
-            + (", ..." if len(others) > MAX_NAMED else "")
-        )
-
-
-def _with_cells(sweeps: Sequence[Sweep]) -> list[Sweep]:
-    """Returns the sweeps with their cells. The processes of one cell may lie in several sweeps."""
-    named = [[changed(process, folder=sweep.folder) for process in sweep.processes] for sweep in sweeps]
+def _add_cells(sweeps: Sequence[Sweep]) -> None:
+    """Adds the cells to the sweeps. The processes of one cell may lie in several sweeps."""
     # A confirming process may stand in several sweeps.
-    once = {("" if each.is_confirming else each.folder, each.name): each for of_sweep in named for each in of_sweep}
+    once = {}
+    for sweep in sweeps:
+        for process in sweep.processes:
+            once["" if process.is_confirming else sweep.folder, process.name] = process
     by_folder = grouped(cells_of(once.values()), lambda cell: cell.folder)
-    made = []
-    for sweep, processes in zip(sweeps, named, strict=True):
-        cells = by_folder.get(sweep.folder, [])
-        num = sum(cell.is_older for cell in cells)
-        notes = [f"Older: {counted(num, 'cell')} of {sweep.folder}, {WHY_OLDER}: no answer uses them"] if num else []
-        made.append(replace(sweep, processes=processes, cells=cells, notes=[*sweep.notes, *notes]))
-    return made
+    for sweep in sweeps:
+        sweep.cells.extend(by_folder.get(sweep.folder, []))
+        if num := sum(cell.is_older for cell in sweep.cells):
+            sweep.notes.append(f"Older: {counted(num, 'cell')} of {sweep.folder}, {WHY_OLDER}: no answer uses them")
