@@ -76,6 +76,14 @@ def test_of_weights_that_are_one_tensor_one_is_saved_and_loaded_and_views_are_sa
     assert torch.equal(load_file(path)["last.weight"], both[1])
 
 
+def test_a_file_with_all_names_of_a_shared_weight_is_loaded(tmp_path):
+    path, network, other = tmp_path / "both.safetensors", Tied(), Tied()
+    save_file({name: value.clone() for name, value in network.state_dict().items()}, path)
+    weights.load(other, str(path))
+    assert_has(other, network.state_dict())
+    assert other.last.weight is other.first.weight
+
+
 def test_weights_of_another_network_are_named(tmp_path):
     path = tmp_path / "other.safetensors"
     state = Tied().state_dict()

@@ -1,5 +1,6 @@
 """Loads and saves weights in safetensors files. This format contains only numbers."""
 
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,10 +21,13 @@ def load(network: nn.Module, path: str) -> None:
     can't be read, or if its weights do not fit the network.
     """
     from safetensors import SafetensorError  # imported here: not every machine has this package
-    from safetensors.torch import load_model
+    from safetensors.torch import load_file, load_model
 
     try:
-        load_model(network, path)
+        with suppress(RuntimeError):  # raised if the file has only one name of a tensor with several names
+            network.load_state_dict(load_file(path))
+            return
+        load_model(network, path)  # raises an error if the file has all names
     except (OSError, SafetensorError) as error:
         raise UserError(f"model.weights={path}: not readable as safetensors ({error})") from error
     except RuntimeError as error:
