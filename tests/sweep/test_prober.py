@@ -96,6 +96,12 @@ def test_a_device_is_probed_once_on_a_machine_and_anew_for_another_or_other_vers
     assert read_ceilings(tmp_path, ENVIRONMENT) == {"cpu": ceilings(1e9)}
 
 
+def test_a_probe_that_a_user_asks_for_keeps_a_better_earlier_one(prober, tmp_path):
+    prober(2e9).ceilings(CELL)
+    prober(1e9).probe(CELL, ["fp32"])  # as in `doctor --probe`
+    assert read_ceilings(tmp_path, ENVIRONMENT)["cpu"].flops_per_s == {"fp32": 2e9}
+
+
 def test_only_the_precisions_of_the_cells_are_probed_and_later_the_missing_ones(prober, said):
     def probe_for(*precisions):
         cells = [dataclasses.replace(CELL, precision=word) for word in precisions]

@@ -124,18 +124,20 @@ class Prober:
                 self._keep(cell, outcome.ceilings)
                 return
             if why == AGAIN or not self._quiet.comes(f"The probe of {device} was disturbed ({load})", seconds):
-                why = f"other programs disturbed the probe ({load})"
-                self.say(f"The peak speed of {device} is unknown in this sweep: {why}")
+                self.say(
+                    f"The peak speed of {device} is unknown in this sweep: other programs disturbed the probe ({load})"
+                )
                 return
             why = AGAIN
 
     def _keep(self, cell: Cell, probed: Ceilings) -> None:
         key = _probed(cell)
-        known = self.known.get(key)
+        environment = of_cell(cell, self.environment)
+        known = self.known.get(key) or read_ceilings(self.root, environment).get(cell.device.value)
         self.known[key] = ceilings = known.joined(probed) if known else probed
         try:
             with writing_errors(CEILINGS):
-                keep_ceilings(self.root, of_cell(cell, self.environment), cell.device.value, ceilings)
+                keep_ceilings(self.root, environment, cell.device.value, ceilings)
         except (WriteError, RefusedError) as error:
             self.say(f"{error}. The next sweep probes again.")
 
