@@ -78,10 +78,12 @@ def test_batches_of_any_structure_are_joined(tmp_path, target, batch, changes):
     assert measurement.serving.num_errors == 0
 
 
-@pytest.mark.parametrize("batch", ["ragged_tokens", "with_scalar"])
+@pytest.mark.parametrize("batch", ["ragged_tokens", "with_scalar", "with_edges"])
 def test_what_cannot_be_joined_asks_for_a_function_that_does(tmp_path, monkeypatch, batch):
     with_scalar = lambda batch_size: (*own_code.two_inputs(batch_size)[:1], own_code.torch.tensor(1.0))  # noqa: E731
+    with_edges = lambda batch_size: (*own_code.two_inputs(batch_size)[:1], own_code.torch.zeros(2, 3))  # noqa: E731
     monkeypatch.setattr(own_code, "with_scalar", with_scalar, raising=False)
+    monkeypatch.setattr(own_code, "with_edges", with_edges, raising=False)
     target = "Tokens" if batch == "ragged_tokens" else "Scaled"
     with pytest.raises(
         UserError,

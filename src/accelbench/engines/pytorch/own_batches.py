@@ -301,10 +301,10 @@ class OwnWorkload:
             self.joined = import_path("model.collate", model.collate)
             tensors_of(f"model.collate={model.collate}: should return", self.joined(pool))
         elif self.num_samples > 1:
-            rows = 0
+            rows = set()
             with suppress(RuntimeError):  # raised if their other dimensions differ
-                rows = num_rows(structure.joined(pool))
-            if rows != len(pool) or num_rows(self.first) != self.num_counted:
+                rows = {tensor.size(0) for tensor in tensors_in(structure.joined(pool))}
+            if rows != {len(pool)} or num_rows(self.first) != self.num_counted:
                 raise UserError(
                     f"model.batch={model.batch}: single samples can't be joined along the first dimension of each "
                     "tensor: set model.collate=pkg.function, which joins them"
