@@ -346,9 +346,7 @@ class Run(NetworkOutputs):
         observed = self.observer.observed(
             self, num_devices=backend.num_devices, threads=threads, tokens_per_sample=tokens, loss=loss
         )
-        weights = None
-        if self.trains and self.ranks.num > 1:
-            weights = ", ".join(str(norm_of(weight)) for weight in self.network.parameters())
+        weights = str([*map(norm_of, self.network.parameters())]) if self.trains and self.ranks.num > 1 else None
         return RankReport(observed, self.resources, weights)
 
     def observe(self) -> Observed | None:

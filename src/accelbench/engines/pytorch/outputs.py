@@ -24,7 +24,7 @@ from accelbench.engines.pytorch.precision import (
     reset_settings,
     seed_generators,
 )
-from accelbench.engines.pytorch.structure import arrays_in, copied, mapped, outer_rows, tensors_in, values_of
+from accelbench.engines.pytorch.structure import arrays_in, copied, mapped, outer_rows, parts_of, tensors_in
 from accelbench.engines.pytorch.zoo import has_mode, modes_of, set_modes
 from accelbench.errors import UnsupportedError
 from accelbench.measuring.checks import WEIGHTS, NewNetwork, Norms, ObservedOutput, Output, error_of, limit
@@ -52,15 +52,15 @@ class NetworkState(NamedTuple):
 
 
 def norm_of(tensor: Tensor) -> float:
-    """Returns the norm of all numbers of a tensor, in fp64."""
-    values = values_of(tensor.detach())
+    """Returns the norm of all numbers of a tensor, in fp64, and a little of their sum, which shows changed signs."""
+    values = parts_of(tensor.detach())[-1]
     if values.device.type == "xla":  # XLA would compile the operators
         values = values.cpu()
     if values.is_complex():
         values = torch.view_as_real(values)
     if not values.is_floating_point():
         values = values.float()
-    return float(torch.linalg.vector_norm(values, dtype=torch.float64))
+    return float(torch.linalg.vector_norm(values, dtype=torch.float64) + 2**-30 * values.sum(dtype=torch.float64))
 
 
 def _in_mode(layer: nn.Module, *, training: bool, name: str = "") -> Iterator[tuple[str, nn.Module]]:

@@ -99,18 +99,20 @@ def outer_rows(structure: Any) -> Any:
 
 def num_bytes(structure: object) -> int:
     """Returns the bytes of all tensors. For sparse and nested tensors, only stored numbers are counted."""
-    return sum(values_of(tensor).nbytes for tensor in tensors_in(structure))
+    return sum(parts_of(tensor)[-1].nbytes for tensor in tensors_in(structure))
 
 
-def values_of(tensor: Tensor) -> Tensor:
-    """Returns a dense tensor with the numbers of `tensor`, which may be sparse, nested or quantised."""
+def parts_of(tensor: Tensor) -> Sequence[Tensor]:
+    """Returns dense tensors with the contents of `tensor`, which may be sparse, nested or quantised.
+
+    The last of them has the numbers. In a sparse tensor, the one before has their places.
+    """
     if tensor.is_nested:
-        return torch.cat([part.flatten() for part in tensor.unbind()])
-    if tensor.is_quantized:
-        return tensor.dequantize()
-    if tensor.layout == torch.strided:
-        return tensor
-    return (tensor.coalesce() if tensor.layout == torch.sparse_coo else tensor).values()
+        return [torch.cat([part.flatten() for part in tensor.unbind()])]
+    if "sparse" in str(tensor.layout):
+        sparse = tensor.to_sparse_coo().coalesce()
+        return [sparse.indices(), sparse.values()]
+    return [tensor.dequantize() if tensor.is_quantized else tensor]
 
 
 def arrays_in(structure: object) -> list[NDArray[Any]]:
@@ -118,7 +120,7 @@ def arrays_in(structure: object) -> list[NDArray[Any]]:
     arrays: list[NDArray[Any]] = []
     for leaf in leaves_in(structure):
         if isinstance(leaf, Tensor):
-            arrays.append(numbers_of(_array(values_of(leaf.detach()))))
+            arrays += [numbers_of(_array(part)) for part in parts_of(leaf.detach())]
         elif isinstance(leaf, np.ndarray) and leaf.dtype.kind in "fiubc":
             arrays.append(numbers_of(leaf))
     return arrays
@@ -163,8 +165,7 @@ def _may_be_an_index(tensor: Tensor) -> bool:
 
 def is_same(one: Any, other: Any) -> bool:
     """Returns True if the tensors of two structures have the same dtypes and the same numbers."""
-    ours = [values_of(tensor) for tensor in tensors_in(one)]
-    theirs = [values_of(tensor) for tensor in tensors_in(other)]
+    ours, theirs = ([part for tensor in tensors_in(each) for part in parts_of(tensor)] for each in (one, other))
     if len(ours) != len(theirs):
         return False
     return all(mine.dtype == its.dtype and torch.equal(mine, its) for mine, its in zip(ours, theirs, strict=True))
