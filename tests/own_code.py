@@ -105,6 +105,8 @@ globals().update(FUNCTIONS)
 CHANGES = {
     "matmul": lambda: torch.set_float32_matmul_precision("medium"),
     "newer": lambda: setattr(torch.backends.mkldnn.matmul, "fp32_precision", "bf16"),
+    "convolutions": lambda: setattr(torch.backends.mkldnn.conv, "fp32_precision", "bf16"),
+    "device": lambda: torch.set_default_device(None),
     "cudnn": lambda: setattr(torch.backends.cudnn, "allow_tf32", True),
     "threads": lambda: torch.set_num_threads(torch.get_num_threads() + 1),
     "dtype": lambda: torch.set_default_dtype(torch.float64),
@@ -126,6 +128,24 @@ class Sets(nn.Linear):
         if self.calls == 2:
             self.change()
         return super().forward(left)
+
+
+class KeepsLargest(nn.Module):
+    """Keeps its largest weight in fp32, but not the others, which have more numbers together."""
+
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.Sequential(*[nn.Linear(32, 32) for _ in range(4)])
+        self.table = nn.Parameter(torch.randn(32, 64))
+
+    def _apply(self, fn, recurse=True):
+        kept = self.table.data
+        super()._apply(fn, recurse)
+        self.table.data = kept
+        return self
+
+    def forward(self, left, right):
+        return self.layers(left)
 
 
 class Compiles(nn.Linear):

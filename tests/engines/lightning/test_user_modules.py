@@ -183,7 +183,7 @@ def test_fp32_is_full_precision_whatever_the_module_sets(tmp_path):
         measured(tmp_path, "Sets")
         assert torch.get_float32_matmul_precision() == "highest"
         (message,) = measured(tmp_path, "SetsLater").warnings
-        assert message == "the user's code lets the CPU multiply fp32 numbers in a coarser format"
+        assert message == "the user's code lets the device multiply fp32 numbers in a coarser format"
     finally:
         torch.set_float32_matmul_precision("highest")
 

@@ -79,17 +79,17 @@ class Backend(BaseBackend):
         if self.num_threads is not None:
             use_threads(self.num_threads)
 
-    def multiplies_coarsely(self) -> bool:
-        """Is true if the present settings make the device multiply fp32 matrices in a coarser format, such as TF32."""
+    def multiplies_coarsely(self, operation: str = "matmul") -> bool:
+        """Is true if the present settings make the device multiply fp32 numbers in a coarser format, such as TF32."""
         library = "cuda" if self.torch_type == "cuda" else "mkldnn"
-        return torch._C._get_fp32_precision_getter(library, "matmul") not in (FULL, "none")
+        return torch._C._get_fp32_precision_getter(library, operation) not in (FULL, "none")
 
     def changed(self) -> Iterator[str]:
         num = torch.get_num_threads()
         if self.num_threads not in (None, num):
             yield f"the user's code changed the number of threads from {self.num_threads} to {num}"
-        if self.on_host and self.multiplies_coarsely():
-            yield "the user's code lets the CPU multiply fp32 numbers in a coarser format"
+        if not self.allow_tf32 and any(map(self.multiplies_coarsely, ("matmul", "conv"))):
+            yield "the user's code lets the device multiply fp32 numbers in a coarser format"
 
     def device(self) -> torch.device:
         """The device of the tensors."""
@@ -273,7 +273,7 @@ class Xla(Backend):
                 f"engine.xla_processes=true: {reason}: devices={ranks.num} needs {ranks.num} devices, one per process"
             )
 
-    def multiplies_coarsely(self) -> bool:
+    def multiplies_coarsely(self, operation: str = "matmul") -> bool:
         return bool(self.torch_xla.backends.get_mat_mul_precision() != "highest")
 
     def seed(self, number: int) -> None:

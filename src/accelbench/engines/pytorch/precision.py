@@ -2,6 +2,7 @@
 
 import random
 import warnings
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
@@ -49,7 +50,9 @@ def reset_settings(*, allow_tf32: bool) -> None:
         torch._C._set_fp32_precision_setter(library, operation, TF32 if allow_tf32 and library == "cuda" else FULL)
     torch.backends.cudnn.benchmark = False
     torch.use_deterministic_algorithms(False)
-    if torch.get_default_device().type != "cpu":  # any call, even for the CPU, makes each later call of torch slower
+    # Any call of `set_default_device`, even for the CPU, makes each later call of torch slower. `get_default_device`
+    # fails after `torch.set_default_device(None)`.
+    if torch.empty(0).device.type != "cpu":
         torch.set_default_device("cpu")
 
 
@@ -181,7 +184,11 @@ class Observer:
         products = run.observations.products
         expected = FORMATS[run.cell.precision]
         numbers = [weight for weight in self.network.parameters() if weight.is_floating_point() or weight.is_complex()]
-        weights = max(numbers, key=Tensor.numel, default=None)  # the largest tensor stands for all
+        sizes = Counter[torch.dtype]()
+        for weight in numbers:
+            sizes[weight.dtype] += weight.numel()
+        # A weight of the dtype that most numbers have stands for all.
+        weights = max(numbers, key=lambda weight: sizes[weight.dtype], default=None)
         stored = expected.stored if weights is None else real_format(weights)
         of_result = expected.computed if self.result is None else real_format(self.result)
         computed = products.ran_in(expected.computed) or of_result
