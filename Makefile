@@ -60,7 +60,7 @@ repro: setup  ## run the main job: data, sweeps, report
 # neither, and for which Keras's conftest.py hides scikit-learn and GPUs, too; what imports torch; what starts cells,
 # MLflow or DVC; and all other paths. They take about as long as each other. The last ones are printed as they run, the
 # others afterwards. All keep the bytecode of what they import, and load no plugins that other packages bring.
-KERAS := tests/engines/keras tests/test_bundle.py tests/compare tests/report tests/search
+KERAS := tests/engines/keras tests/test_bundle.py tests/report tests/search
 TORCH := tests/engines tests/api/test_measure.py tests/isolation/test_child.py tests/test_conf.py
 STARTS := tests/honest tests/pipelines tests/sinks tests/test_stages.py tests/test_pipeline.py tests/sweep tests/test_cli.py
 PYTEST = PYTHONDONTWRITEBYTECODE= PYTEST_DISABLE_PLUGIN_AUTOLOAD=1 PYTEST_PLUGINS=pytest_timeout \

@@ -94,3 +94,9 @@ def test_the_malicious_releases_are_in_no_range():
         assert not ranges["pytorch-lightning"].contains(version)
         assert not ranges["lightning"].contains(version)
     assert ranges["pytorch-lightning"].contains("2.6.6")
+
+
+def test_the_makefile_names_only_tests_that_exist():
+    """pytest runs nothing if one of its paths is missing."""
+    named = re.findall(r"tests/[\w/.]+", (ROOT / "Makefile").read_text())
+    assert [path for path in named if not (ROOT / path).exists()] == []
