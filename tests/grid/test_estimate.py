@@ -69,6 +69,7 @@ def test_the_records_of_a_project_are_read_but_not_those_of_another_machine(tmp_
         records.write(record, tmp_path / ("runs", "results")[number] / "a")
     for number, text in enumerate(["{", "[]", "{}", '{"cell_id": 3, "wall_s": 1}']):
         (tmp_path / "runs" / "a" / f"{number:012}-00000000.json").write_text(text)
+    (tmp_path / "runs" / "a" / f"{4:012}-00000000.json").symlink_to("lost")  # as DVC's, if its cache lost the file
     for machine, took_s in ((MACHINE, 30.0), ({"cpu_name": "another"}, 20.0), ({"cpu_name": "a third"}, None)):
         monkeypatch.setattr(estimate, "fingerprint", lambda engine, machine=machine: {"machine": machine})
         assert seconds(read_evidence(tmp_path), STEPS) == took_s

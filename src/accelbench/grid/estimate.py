@@ -95,7 +95,7 @@ def read_evidence(root: Path) -> Evidence:
     for folder in RECORD_FOLDERS:
         with suppress(RefusedError):  # an estimate is not worth a failed sweep
             paths += record_paths(root / folder)
-    newest = read_all(sorted(paths, key=lambda path: path.stat().st_mtime)[-MAX_READ:])
+    newest = read_all(sorted(filter(Path.exists, paths), key=lambda path: path.stat().st_mtime)[-MAX_READ:])
     of_all = ((record, record.environment.get("home", record.environment)) for record in newest)
     return Evidence(record for record, home in of_all if home.get("machine") == machine)
 
