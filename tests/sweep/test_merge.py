@@ -1,6 +1,7 @@
 """Records of several folders in one, as `accelbench merge` brings them together."""
 
 import dataclasses
+from pathlib import Path
 
 import pytest
 
@@ -53,6 +54,18 @@ def test_a_cell_that_was_measured_twice_stays_as_it_was_and_is_named(here, merge
     assert conflict.startswith(f"all/nets/{CNN.name}.json: b has another measurement of this cell")
     assert contents(here / "all") == before
     assert main(["merge", "b", "--into", "all"]) == 1
+
+
+@pytest.mark.parametrize("damage", [lambda path: path.symlink_to("lost"), Path.mkdir])
+def test_a_record_that_cant_be_copied_is_named_and_costs_only_itself(here, damage):
+    other = make(cell("mlp"), number=2)
+    (path := sweep(here / "a/nets", CNN, other) / f"{other.name}.json").unlink()
+    damage(path)
+    done = merge(["a"], here / "all")
+    assert said(done) == (1, 0, done.problems)
+    (problem,) = done.problems
+    assert problem.startswith(f"all/nets/{other.name}.json: not a copy of a/nets/{other.name}.json (")
+    assert len(read(here / "all/nets").processes) == 2  # the plan has both
 
 
 def test_a_plan_that_cant_be_read_is_not_written_over(here, merged):

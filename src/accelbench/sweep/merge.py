@@ -1,5 +1,6 @@
 """Merges records of several machines, or of a cluster's nodes."""
 
+import os
 import shutil
 from collections import defaultdict
 from collections.abc import Sequence
@@ -82,13 +83,16 @@ def merge_into(target: Path, parts: Sequence[Part], done: Merged) -> None:
 def _is_added(path: Path, target: Path, source: str, done: Merged) -> bool:
     """Adds a file, if it exists, to the folder `target`. Is true if `target` has it now, with this content."""
     there = target / path.name
-    if not path.exists():
+    if not os.path.lexists(path):
         return False
-    with writing_errors(shown(there)):
+    try:
         if not there.exists():
             with writing(there) as file:
                 shutil.copyfile(path, file)
         elif not cmp(path, there, shallow=False):
             done.problems.append(f"{shown(there)}: {source} has another measurement of this cell; the one here stays")
             return False
+    except OSError as error:
+        done.problems.append(f"{shown(there)}: not a copy of {shown(path)} ({error.strerror})")
+        return False
     return True
