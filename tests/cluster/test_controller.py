@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import errno
 import io
 import json
 import os
@@ -92,6 +93,17 @@ def test_a_sweep_by_a_job_leaves_the_records_of_each_cell_and_nothing_else(proje
     assert {name.partition(".")[0] for name in files(project)} == {record.name for record in result.records}
     assert not (project / SHARED).exists()
     assert "2 ok" in text
+
+
+def test_a_folder_of_jobs_that_nfs_does_not_remove_stays(project, swept, monkeypatch):
+    """Because the lock in it is open."""
+
+    def refuse(path, **options):
+        raise OSError(errno.ENOTEMPTY, "Directory not empty", path)
+
+    monkeypatch.setattr(controller.os, "rmdir", refuse)
+    result, _, _ = swept(cells_of(1))
+    assert [record.status for record in result.records] == [Status.ok]
 
 
 def test_a_refused_job_cancels_those_of_other_groups(project, stopped):

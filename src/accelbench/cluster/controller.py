@@ -85,7 +85,7 @@ class Controller:
                 self._done(Retry.none)
                 raise
             if not self._todo(done):
-                shutil.rmtree(self.folder)
+                shutil.rmtree(self.folder, ignore_errors=True)  # NFS keeps files that are open, such as the lock
         return [done[item.cell.id] for item in ready.planned if item.cell.id in done]
 
     def check_complete(self, records: Sequence[Record]) -> None:
