@@ -18,6 +18,7 @@ from accelbench.schema import record as records
 from accelbench.schema import serialize
 from accelbench.schema.plan_file import PlanFile, WantedCell, write_plan
 from accelbench.schema.vocab import Precision, Protocol, Status
+from accelbench.sinks import mlflow
 from accelbench.sinks import mlflow_fields as view
 from accelbench.sinks.delivery import Delivery, sync
 from accelbench.sinks.mlflow_fields import NOTE
@@ -139,6 +140,17 @@ def test_a_dead_server_costs_no_record(root, monkeypatch):
     monkeypatch.delenv("MLFLOW_TRACKING_URI")
     assert [synced(root, "results"), synced(root, "results")] == [3, 0]
     assert len(runs_of(root)) == 6
+
+
+def test_a_run_reaches_a_server_whose_folder_of_files_is_on_another_machine(root, monkeypatch):
+    def refuse(client, run_id, text, name):
+        raise PermissionError(13, "Permission denied", "/srv")
+
+    monkeypatch.setattr(mlflow, "is_own", lambda root: False)
+    monkeypatch.setattr(mlflow.MlflowClient, "log_text", refuse)
+    assert deliver(root, record()).problem is None
+    (run,) = runs_of(root)
+    assert run.info.status == "FINISHED"
 
 
 def test_sync_reads_records_alone_names_unreadable_ones_and_fills_a_new_store(

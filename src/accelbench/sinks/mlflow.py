@@ -5,7 +5,7 @@ import os
 import sqlite3
 import time
 from collections.abc import Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -171,7 +171,8 @@ class Store:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text, encoding="utf-8")
         else:
-            self._client.log_text(run.info.run_id, text, name)
+            with suppress(PermissionError):  # the server's own folder, such as /srv, which this machine lacks
+                self._client.log_text(run.info.run_id, text, name)
 
 
 def _create(path: Path) -> None:
