@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from accelbench.sinks import delivery as module
-from accelbench.sinks.delivery import Delivery
+from accelbench.sinks.delivery import Delivery, sync
 from accelbench.sinks.location import one_line
 from tests.sinks.samples import processes, record
 
@@ -56,6 +56,16 @@ def test_a_store_that_does_not_open_is_asked_once(monkeypatch):
     delivery.open()
     delivery.finish()
     assert (delivery.problem, len(asked)) == ("refused", 1)
+
+
+def test_sync_asks_once_for_the_runs_of_a_suite_with_many_sweeps(monkeypatch):
+    asked = []
+    store = Flaky()
+    store.delivered = lambda suite: asked.append(suite) or set()
+    monkeypatch.setattr(module, "open_store", lambda root: store)
+    sweeps = [processes(record(number=number, sweep_id=f"sweep-{number}")) for number in range(5)]
+    sync(Path(), sweeps)
+    assert asked == [sweeps[0][0].cell.suite]
 
 
 @pytest.mark.parametrize(

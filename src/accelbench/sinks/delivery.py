@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -102,10 +103,11 @@ def sync(root: Path, sweeps: Iterable[Sequence[Process]], *, has_all: bool = Fal
     num_delivered = 0
     try:
         store = open_store(root)
+        delivered = cache(store.delivered)  # which lists all runs of a suite
         for processes in sweeps:
             tracked = [process for process in processes if has_all or process.environment.get(TRACKING) != UNTRACKED]
             for suite, of_suite in grouped(tracked, lambda process: process.cell.suite).items():
-                known = store.delivered(suite) if ran(of_suite) else set()
+                known = delivered(suite) if ran(of_suite) else set()
                 missing = [process.path for process in ran(of_suite) if process.path and key_of(process) not in known]
                 for record in records.read_all(missing):
                     num_delivered += store.deliver(record)
