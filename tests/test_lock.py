@@ -1,3 +1,4 @@
+import contextlib
 import os
 import subprocess
 import sys
@@ -77,6 +78,13 @@ def measurement(folder, user=ME):
 
 
 is_root = pytest.mark.skipif(ME != 0, reason="only root may become another user")
+
+
+def test_locks_may_have_long_names(monkeypatch):
+    with contextlib.ExitStack() as stack:
+        for name in ("a", "b"):
+            monkeypatch.setenv(lock.VARIABLE, f"/{'long/' * 50}{name}")
+            stack.enter_context(lock.hold_measuring(pytest.fail, 0.0))
 
 
 @pytest.mark.parametrize(("user", "end"), [(ME, "ends"), pytest.param(NOBODY, "is killed", marks=is_root)])

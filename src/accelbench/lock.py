@@ -56,7 +56,7 @@ def hold_measuring(waiting: Callable[[str], None], patience_s: float | None = No
 
 
 def _address() -> str:
-    return f"\0accelbench-measuring-{os.environ.get(VARIABLE, '')}"
+    return f"\0accelbench-measuring-{os.environ.get(VARIABLE, '')[-80:]}"  # the name of a socket has at most 107 bytes
 
 
 def _bind(server: socket.socket, address: str) -> bool:
