@@ -335,8 +335,11 @@ def run(
     if fault.startswith("batch decides"):  # or it fails, if the batch is the one that is named
         if fault.endswith(f" {cell.batch_size}"):
             raise ValueError("a bad batch")
-        block = Block(num_steps=10, num_samples=10 * cell.batch_size, seconds=0.1)
-        return make_measurement(blocks=[block] * 8, latency_s=[cell.batch_size / 1e3] * 64)
+        num = (5 if cell.precision == Precision.bf16 else 10) * cell.batch_size
+        block = Block(num_steps=10, num_samples=num, seconds=0.1)
+        return make_measurement(
+            blocks=[block] * 8, latency_s=[cell.batch_size / 1e3] * 64, precision=cell.precision.value
+        )
     if fault.startswith("serve"):
         num_late = {"serve late": 2, "serve later": 99}.get(fault, 0) if cell.protocol == Protocol.server else 0
         defects = ["requests were issued .72 ms late"] if cell.repeat < num_late else []

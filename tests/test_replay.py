@@ -1,4 +1,7 @@
-"""Replays with the engine that does what a cell's fault says (`fakes`), whose speed its batch decides: 100 times it."""
+"""Replays with the engine that does what a cell's fault says (`fakes`).
+
+Its speed is 100 times its batch, and half of that in bf16.
+"""
 
 import io
 
@@ -12,7 +15,7 @@ from accelbench.replay import replay
 from accelbench.report.read import read_all
 from accelbench.schema.cell import ModelSpec
 from accelbench.schema.measurement import Block
-from accelbench.schema.vocab import Device, Library
+from accelbench.schema.vocab import Device, Library, Precision
 from fakes import make_cell, make_measurement, make_record, write_sweep
 from marks import slow
 from sweep.conftest import project, shared  # noqa: F401
@@ -22,16 +25,14 @@ BUDGET_S = 120.0
 
 
 def bundled(root, speeds, fault="batch decides", **changes):
-    """A bundle of a cell of each batch with this speed."""
-    records = [
-        make_record(
-            make_cell(fault, batch_size=batch, **changes),
-            measurement=make_measurement(
-                blocks=[Block(num_steps=10, num_samples=speed // 10, seconds=0.1)] * 8, latency_s=[batch / 1e3] * 64
-            ),
-        )
-        for batch, speed in speeds.items()
-    ]
+    """A bundle of a cell of each batch, or of each precision, with this speed."""
+    records = []
+    for value, speed in speeds.items():
+        cell = make_cell(fault, **{"batch_size" if isinstance(value, int) else "precision": value}, **changes)
+        blocks = [Block(num_steps=10, num_samples=speed // 10, seconds=0.1)] * 8
+        latency_s = [cell.batch_size / 1e3] * 64
+        measured = make_measurement(blocks=blocks, latency_s=latency_s, precision=cell.precision.value)
+        records.append(make_record(cell, measurement=measured))
     folder = write_sweep(root / "theirs", *records)
     pack(folder, read_all(folder), root / "theirs.zip")
     return str(root / "theirs.zip")
@@ -51,6 +52,8 @@ TRUE = {1: 100, 8: 800, 32: 3200}
     [
         (TRUE, "", ["holds", "holds"], 0),
         ({1: 800, 8: 3200, 32: 1600}, "", ["doesn't hold", "holds"], 1),
+        ({Precision.fp32: 3200, Precision.bf16: 800}, "", ["holds"], 0),  # bf16 is slower, here too
+        ({Precision.fp32: 3200, Precision.bf16: 12800}, "", ["doesn't hold"], 1),
         slow(TRUE, " 8", ["can't tell", "holds"], 0),
     ],
 )
