@@ -10,7 +10,7 @@ from accelbench.answers.cells import Process, cells_of
 from accelbench.answers.jobs import jobs
 from accelbench.grid.estimate import Evidence
 from accelbench.grid.plan import Planned
-from accelbench.schema.cell import ModelSpec
+from accelbench.schema.cell import Cell, ModelSpec
 from accelbench.schema.measurement import Block
 from accelbench.schema.plan_file import labels
 from accelbench.schema.vocab import Mode, Precision, Status
@@ -111,6 +111,20 @@ def test_the_reference_is_first_in_the_plan_whatever_ran_first_or_failed():
     a, b, c = at_rate(1000.0), at_rate(1500.0, **BF16), at_rate(3000.0, precision=Precision.fp16)
     lines = lines_of([b, c, a, b, c], plan=[a, b, c])
     assert [re.findall(r"[\d.]+x", line) for line in lines[-5:]] == [[], ["2.0x"], [], ["1.5x"], ["3.0x"]]
+
+
+def test_the_lines_of_a_long_sweep_take_no_longer_each(monkeypatch):
+    """A sweep of a thousand cells spent minutes on its lines."""
+    num_calls, key_without = 0, Cell.key_without
+
+    def counted(cell, names):
+        nonlocal num_calls
+        num_calls += 1
+        return key_without(cell, names)
+
+    monkeypatch.setattr(Cell, "key_without", counted)
+    lines_of([at_rate(1000.0, batch_size=size) for size in range(1, 51)])
+    assert num_calls < 10 * 50
 
 
 def test_with_repeats_a_line_has_the_speed_and_the_gain_of_its_own_process():

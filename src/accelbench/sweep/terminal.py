@@ -20,7 +20,7 @@ from accelbench.answers import headline
 from accelbench.answers.cells import PROCESS_SETTINGS, MeasuredCell, Process, cells_of
 from accelbench.answers.gaps import Gap
 from accelbench.answers.headline import tips
-from accelbench.answers.jobs import Job, jobs
+from accelbench.answers.jobs import Job, jobs, setting_key
 from accelbench.answers.time_to_goal import target_answers
 from accelbench.answers.words import disturbed_text, setting_words, speed_text, token_times
 from accelbench.grid.estimate import Evidence, total
@@ -207,8 +207,8 @@ class JobLines:
         cells = self._of_job.setdefault((cell.workload_key, cell.place_key), {})
         place = self._places.get(process.cell.key_without(PROCESS_SETTINGS), len(self._places))
         cells[place, cell.measured_key] = cell
-        (job,) = jobs(cells[key] for key in sorted(cells))
-        return job.gain_of(cell)
+        in_order = [cells[key] for key in sorted(cells)]
+        return Job(in_order, setting_key(in_order[0].cell)).gain_of(cell)  # `jobs` would take long for each line
 
 
 def details(record: Record, row: Row) -> list[str]:
