@@ -236,7 +236,7 @@ def test_ctrl_c_leaves_what_was_measured_the_answer_so_far_and_the_command_that_
     measure, stop = Session.measure, lambda *_: signal.raise_signal(signal.SIGTERM)
     words = ["-m", "mode=infer", "tracking=none", "batch_size=8,16,32"]
     with monkeypatch.context() as patched:
-        patched.setattr(Session, "__enter__", stop)
+        patched.setattr(Session, "measuring", stop)
         assert main(words) == 130
     assert capsys.readouterr().err == "\nInterrupted before the first cell\n"
     with monkeypatch.context() as patched:

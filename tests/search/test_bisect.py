@@ -6,6 +6,7 @@ import shutil
 import signal
 import subprocess
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 from unittest.mock import Mock
 
@@ -18,7 +19,7 @@ from accelbench.schema.record import read, write
 from accelbench.schema.serialize import read_json
 from accelbench.schema.vocab import Status
 from accelbench.search.bisect import checked_out
-from accelbench.sweep.session import Session, SweepContext
+from accelbench.sweep.session import Session
 from fakes import make_measurement, make_options, make_record
 
 NET = """{first}
@@ -105,9 +106,11 @@ def test_what_can_not_be_searched_is_said(words, message, repository, capsys):
     assert len(git("worktree", "list")) == 1
 
 
-@pytest.mark.parametrize("end", [Mock(side_effect=KeyboardInterrupt), lambda _: signal.raise_signal(signal.SIGTERM)])
+@pytest.mark.parametrize(
+    "end", [Mock(side_effect=KeyboardInterrupt), lambda *_, **__: signal.raise_signal(signal.SIGTERM)]
+)
 def test_ctrl_c_and_a_kill_leave_no_worktree(end, repository, monkeypatch, capsys):
-    monkeypatch.setattr(Session, "__enter__", end)
+    monkeypatch.setattr(Session, "measuring", end)
     monkeypatch.setenv("GIT_INDEX_FILE", os.path.abspath(".git/index"))  # as in a hook
     index = Path(".git/index").read_bytes()
     here, words = os.getcwd(), ["bisect", "change0", "HEAD", "--", *WORDS]
@@ -123,8 +126,8 @@ def test_the_working_folder_and_the_path_are_those_of_the_worktree(repository, m
     monkeypatch.chdir("mine")
     monkeypatch.setattr(sys, "path", [str(repository), "", *sys.path])
     path = sys.path[:]
-    context = SweepContext(make_options(), None, None, workplace(), repository, "")
-    with checked_out(git("rev-parse", "change4")[0], context) as tree:
+    session = Session(make_options(), None, None, workplace(), repository, "")
+    with checked_out(git("rev-parse", "change4")[0], session) as tree:
         with tree.inside():
             assert (Path.cwd(), sys.path) == (tree.folder / "mine", [str(tree.folder), *path[1:]])
             assert "import gone" in Path("nets.py").read_text()
@@ -147,11 +150,10 @@ def fates(repository, monkeypatch):
         fields = {"measurement": make_measurement(blocks=blocks)} if status == Status.ok else {}
         fields["user_error"] = status == Status.failed
         named = {"identity": item.identity, "label": item.label, "started_at": f"2026-11-27T09:00:00.{num:03}+00:00"}
-        write(record := make_record(item.cell, status, **named, **fields), self.context.folder)
+        write(record := make_record(item.cell, status, **named, **fields), self.folder)
         return record
 
-    monkeypatch.setattr(Session, "__enter__", lambda self: self)
-    monkeypatch.setattr(Session, "__exit__", lambda *_: None)
+    monkeypatch.setattr(Session, "measuring", lambda *_, **__: nullcontext())
     monkeypatch.setattr(Session, "measure", measure)
     return fates
 

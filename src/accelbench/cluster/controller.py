@@ -24,7 +24,7 @@ from accelbench.cluster.job import PROBLEM, ClusterEngine, Need, Part
 from accelbench.errors import UserError, how_to_install
 from accelbench.grid.estimate import Evidence
 from accelbench.grid.fingerprint import identity
-from accelbench.grid.plan import Planned, Prepared, in_order
+from accelbench.grid.plan import Planned, in_order
 from accelbench.isolation.hosts import Hosts
 from accelbench.lock import hold
 from accelbench.presentation import counted
@@ -36,7 +36,7 @@ from accelbench.schema.serialize import digest, grouped, write_json
 from accelbench.settings.config import Executor, ExecutorConfig, Retry, SweepOptions
 from accelbench.sinks.delivery import Delivery
 from accelbench.sweep import run as local
-from accelbench.sweep.session import SweepContext
+from accelbench.sweep.session import Session
 from accelbench.sweep.terminal import SweepProgress
 
 OF_NODE = ("nvidia-driver",)  # versions that may differ between nodes; nodes share all packages
@@ -60,22 +60,22 @@ class Controller:
     def __init__(self, engine: ClusterEngine) -> None:
         self.engine = engine
 
-    def measure(self, context: SweepContext, ready: Prepared, delivery: Delivery) -> list[Record]:
+    def measure(self, session: Session, delivery: Delivery) -> list[Record]:
         """Measures the cells without a record. Returns all records, also those of earlier starts. Raises BusyError."""
-        self.context, self.ready, self.delivery = context, ready, delivery
-        self.job_name = f"accelbench-{context.folder.name}-{digest(str(context.folder))[:8]}"
-        self.folder = context.folder / JOBS
+        self.session, self.ready, self.delivery = session, session.ready, delivery
+        self.job_name = f"accelbench-{session.folder.name}-{digest(str(session.folder))[:8]}"
+        self.folder = session.folder / JOBS
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)  # reading submitit's pickles runs code
-        self.round = self.folder / context.sweep_id
+        self.round = self.folder / session.sweep_id
         with hold(self.folder / "lock", "a sweep into this folder"):
             try:
-                done = self._done(context.options.retry)
+                done = self._done(session.options.retry)
                 if running := self.engine.states(self.job_name):
-                    context.say(f"Waiting for {counted(len(running), 'job')} of an earlier start.")
+                    session.say(f"Waiting for {counted(len(running), 'job')} of an earlier start.")
                     self._wait(self._todo(done))
-                    done = self._done(context.options.retry)
+                    done = self._done(session.options.retry)
                 if done:
-                    context.say(f"{len(done)} of {len(ready.planned)} cells have their record already.")
+                    session.say(f"{len(done)} of {len(self.ready.planned)} cells have their record already.")
                 if todo := self._todo(done):
                     self._submit(todo)
                     self._wait(todo)
@@ -86,14 +86,14 @@ class Controller:
                 raise
             if not self._todo(done):
                 shutil.rmtree(self.folder, ignore_errors=True)  # NFS keeps files that are open, such as the lock
-        return [done[item.cell.id] for item in ready.planned if item.cell.id in done]
+        return [done[item.cell.id] for item in self.ready.planned if item.cell.id in done]
 
     def check_complete(self, records: Sequence[Record]) -> None:
         """Raises UserError: some cells have no record."""
         if num := len(self.ready.planned) - len(records):
             problems = dict.fromkeys(path.read_text().strip() for path in sorted(self.round.glob(f"*{PROBLEM}")))
             why = "; ".join(problems) or f"their jobs ended early: see the logs in {shown(self.round)}"
-            again = f"The same command with out={shown(self.context.folder)} continues"
+            again = f"The same command with out={shown(self.session.folder)} continues"
             raise UserError(f"{num} of {len(self.ready.planned)} cells have no record: {why}. {again}")
 
     def _todo(self, done: Mapping[str, Record]) -> list[Planned]:
@@ -102,15 +102,15 @@ class Controller:
     def _submit(self, todo: Sequence[Planned]) -> None:
         self.round.mkdir(exist_ok=True)
         labels = {item.cell.id: item.label for item in todo}
-        options = replace(self.context.options, tracking="none", out=None, executor=ExecutorConfig())
+        options = replace(self.session.options, tracking="none", out=None, executor=ExecutorConfig())
         num_parts = 0
         for need, group in grouped([item.cell for item in todo], Need.of).items():
             jobs = []
             for cells in shares(group, self.engine.num_jobs):
                 part = Part(
-                    sweep_id=self.context.sweep_id,
+                    sweep_id=self.session.sweep_id,
                     project=str(Path.cwd()),
-                    folder=str(self.context.folder),
+                    folder=str(self.session.folder),
                     options=options,
                     cells=cells,
                     labels={cell.id: labels[cell.id] for cell in cells},
@@ -120,23 +120,23 @@ class Controller:
                 write_json(path, part)
                 jobs.append(self.engine.submit(path, need, self.job_name))
             by = f"{counted(len(jobs), 'job')} of {self.engine.name} ({', '.join(jobs)})"
-            self.context.say(f"{counted(len(group), 'cell')} for {need}: {by}")
+            self.session.say(f"{counted(len(group), 'cell')} for {need}: {by}")
 
     def _cancel(self) -> None:
         """Cancels the jobs. If that fails, prints a message."""
         try:
             jobs = list(self.engine.states(self.job_name))
-            self.context.say(f"Cancelling {counted(len(jobs), 'job')} ...")
+            self.session.say(f"Cancelling {counted(len(jobs), 'job')} ...")
             self.engine.cancel(jobs)
         except UserError as error:
-            self.context.say(f"{error}: the jobs may still run", "yellow")
+            self.session.say(f"{error}: the jobs may still run", "yellow")
 
     def _wait(self, todo: Sequence[Planned]) -> None:
         """Waits until all jobs have ended. Delivers each record when it arrives."""
         seen = self._files()
         if len(todo) > 1:
             self.delivery.open()
-        with SweepProgress(self.context.console, todo, Evidence()) as progress:
+        with SweepProgress(self.session.console, todo, Evidence()) as progress:
             while True:
                 states = self.engine.states(self.job_name)  # before the records: an ended job adds no record
                 files = self._files()
@@ -153,19 +153,19 @@ class Controller:
                 time.sleep(POLL_S)
 
     def _files(self) -> set[tuple[Path, int]]:
-        return {(path, path.stat().st_mtime_ns) for path in self.context.folder.glob(RECORDS)}
+        return {(path, path.stat().st_mtime_ns) for path in self.session.folder.glob(RECORDS)}
 
     def _done(self, retry: Retry) -> dict[str, Record]:
         """Returns cell id -> valid record, and writes a plan with these records."""
         cells = {item.cell.id: item.cell for item in self.ready.planned}
-        paths = [path for path in self.context.folder.glob(RECORDS) if path.stem.partition("-")[0] in cells]
-        records = filter(self._is_current, self.context.read_records(paths))
+        paths = [path for path in self.session.folder.glob(RECORDS) if path.stem.partition("-")[0] in cells]
+        records = filter(self._is_current, self.session.read_records(paths))
         done = {}
         for record in sorted(records, key=lambda record: record.started_at):
             if local.stands(record, retry, cells[record.cell.id]):
                 done[record.cell.id] = record
         planned = [item for item in self.ready.planned if item.cell.id in done]
-        self.context.write_plan([WantedCell(item.cell, done[item.cell.id].name, item.label) for item in planned])
+        self.session.write_plan([WantedCell(item.cell, done[item.cell.id].name, item.label) for item in planned])
         return done
 
     def _is_current(self, record: Record) -> bool:

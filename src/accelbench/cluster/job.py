@@ -21,7 +21,7 @@ from accelbench.schema.serialize import load, read_json
 from accelbench.schema.vocab import SHARE_ONE_CPU, UNEXPECTED, Device
 from accelbench.settings.config import SweepOptions
 from accelbench.sweep.run import known
-from accelbench.sweep.session import Session, SweepContext
+from accelbench.sweep.session import Session
 
 # A scheduler sends a signal to all processes of a job at once. If the signal ended a cell's process, it also reaches
 # this process within this time.
@@ -99,19 +99,20 @@ def run_part(path: str, job: str) -> None:
 def _measure(part: Part, job: str, hosts: Hosts) -> None:
     place = workplace().with_data(part.options.data_root)
     console = Console(file=sys.stdout, highlight=False)
-    context = SweepContext(part.options, console, hosts, place, Path(part.folder), part.sweep_id)
-    with context.alone():
+    session = Session(part.options, console, hosts, place, Path(part.folder), part.sweep_id)
+    with session.alone():
         ready = prepare(part.cells, place)
-        _, planned = known(context, ready.planned)
+        _, planned = known(session, ready.planned)
         todo = [replace(item, label=part.labels[item.cell.id]) for item in planned]
         node = {"name": os.environ.get(NODE_NAME) or platform.node(), "job": job}
-        with Session(context, replace(ready, planned=todo, node=node), todo) as session:
+        session.ready = replace(ready, planned=todo, node=node)
+        with session.measuring(todo):
             for item in todo:
                 try:
                     if session.measure(item).status in UNEXPECTED:
                         time.sleep(SIGNAL_S)
                 except SystemExit:  # the signal to the job may also have ended the cell
-                    path = context.folder / f"{item.record_name}.json"
+                    path = session.folder / f"{item.record_name}.json"
                     if path.exists() and read_json(path)["status"] in UNEXPECTED:
                         path.unlink()
                     raise

@@ -16,7 +16,6 @@ from pathlib import Path
 
 from rich.console import Console
 
-from accelbench import lock
 from accelbench.answers.cells import Process
 from accelbench.answers.comparison import difference
 from accelbench.answers.sureness import MARGIN, SpeedRatio, compare_processes
@@ -34,7 +33,7 @@ from accelbench.schema.vocab import SERVING, Protocol
 from accelbench.settings.compose import one_cell
 from accelbench.sweep.interleaved import save_comparison, shuffled_runs
 from accelbench.sweep.run import known
-from accelbench.sweep.session import Session, SweepContext, folder_under_runs
+from accelbench.sweep.session import Session, folder_under_runs
 
 # Numbers of processes after which the interval is tested. If it were tested after every process, chance differences
 # would be found.
@@ -76,7 +75,8 @@ class Side:
     commit: str  # its hash
     folder: Path
     top: Path  # folder of the user's checkout
-    context: SweepContext
+    session: Session
+    hosts: Hosts  # they measure in the worktree
     ready: Prepared = field(init=False)
 
     @property
@@ -111,14 +111,14 @@ class Side:
             files = [file for flag, path in cell.own_code.items() for file in source_files(flag, path).values()]
             if not any(resolved(file).is_relative_to(self.folder) for file in files):
                 raise UserError("the commit has none of the cell's code. Use a model.target from this repository")
-            ready = self.context.prepare([cell])
+            ready = self.session.prepare([cell])
         if (reason := ready.planned[0].skip_reason) is not None:
             raise UserError(reason)
         self.ready = replace(ready, git={"revision": self.commit, "branch": None, "dirty": False})
 
 
 @contextmanager
-def checked_out(commit: str, context: SweepContext) -> Iterator[Side]:
+def checked_out(commit: str, session: Session) -> Iterator[Side]:
     """Checks out a commit into a worktree, with host processes that measure there. Removes the worktree at the end.
 
     If SIGKILL ends accelbench, `git worktree prune` removes git's entry of the worktree.
@@ -128,7 +128,7 @@ def checked_out(commit: str, context: SweepContext) -> Iterator[Side]:
         folder = scratch / commit[:8]
         try:
             git("worktree", "add", "--quiet", "--detach", folder, commit)
-            yield Side(commit, resolved(folder), top, replace(context, hosts=hosts))
+            yield Side(commit, resolved(folder), top, session, hosts)
         finally:
             with suppress(UserError):
                 git("worktree", "remove", "--force", folder)
@@ -150,15 +150,15 @@ def bisect(good: str, bad: str, words: list[str], budget_s: float, console: Cons
     # The folder's name depends only on the question: after a kill, the search continues from its records.
     name = options.out or f"{RUNS}/bisect-{good[:8]}-{bad[:8]}-{cell.id[:8]}"
     folder = folder_under_runs(place, name)
-    context = SweepContext(options, console, Hosts(), place, folder, folder.name)
+    session = Session(options, console, Hosts(), place, folder, folder.name)
     num = int(git("rev-list", "--first-parent", "--count", f"{good}..{bad}"))
     if not num:
         raise UserError(f"BAD={bad[:8]}: is not after GOOD={good[:8]}")
-    context.say(f"{counted(num, 'commit')} after GOOD. Uncommitted changes do not count.")
-    with lock.hold_measuring(context.say):
+    session.say(f"{counted(num, 'commit')} after GOOD. Uncommitted changes do not count.")
+    with session.alone():
         ends_s = time.monotonic() + budget_s
         try:
-            with checked_out(good, context) as side:
+            with checked_out(good, session) as side:
                 side.prepare(cell)
                 answer, is_found = _Bisection(cell, side, folder, ends_s).search(bad)
         except KeyboardInterrupt as stop:
@@ -206,11 +206,11 @@ class _Bisection:
 
         The first value is None if this is undecided. The ratio is None if the commit can't run.
         """
-        context = self.good.context
-        context.say(f"{commit[:8]} beside {self.good.name}")
+        session = self.good.session
+        session.say(f"{commit[:8]} beside {self.good.name}")
         is_slower, ratio = None, None
         try:
-            with checked_out(commit, context) as side:
+            with checked_out(commit, session) as side:
                 side.prepare(self.cell)
                 ratio, result = self._compare(side, share)
             is_slower = ratio.tells_slower_by(share)
@@ -219,21 +219,22 @@ class _Bisection:
         except UserError as error:
             result = f"does not run: {error}"
         self.results[commit] = result
-        context.say(f"{commit[:8]} {WORDS[is_slower]}: {result}; {git('log', '-1', '--format=%s', commit)}")
+        session.say(f"{commit[:8]} {WORDS[is_slower]}: {result}; {git('log', '-1', '--format=%s', commit)}")
         return is_slower, ratio
 
     def _compare(self, side: Side, share: float) -> tuple[SpeedRatio, str]:
         """Runs interleaved processes of both commits until it is sure whether `side` is slower by more than `share`."""
         sides = (self.good, side)
         names = (self.good.name, side.name)
-        for one in sides:
-            one.context.folder = self.folder / "-".join(names)
+        session = side.session
+        session.folder = self.folder / "-".join(names)
         runs = shuffled_runs(self.cell, self.cell, LOOKS[-1] // 2, seed=int(side.name, 16))
         records: list[Record] = []
         processes: tuple[list[Process], list[Process]] = ([], [])
         with ExitStack() as stack:
             with side.inside():  # its hosts start here
-                session = stack.enter_context(Session(side.context, side.ready, side.ready.planned, is_brief=True))
+                session.hosts, session.ready = side.hosts, side.ready
+                stack.enter_context(session.measuring(side.ready.planned, is_brief=True))
             for num, is_second in enumerate(runs.is_second):
                 if num in LOOKS:
                     ratio = compare_processes(*processes)
@@ -245,14 +246,13 @@ class _Bisection:
                 now = sides[is_second]
                 with now.inside():
                     item = now.ready.process(replace(self.cell, repeat=num), f"{now.name}-r{num // 2}")
-                    done, _ = known(now.context, [item])
-                    session.context = now.context  # measures the same cell with other code
-                    session.ready = now.ready
+                    done, _ = known(session, [item])
+                    session.hosts, session.ready = now.hosts, now.ready  # the same cell with other code
                     record = done[0] if done else session.measure(item, self.ends_s - time.monotonic())
                 if record.user_error and is_second:
                     raise UserError(record.reason)
                 records.append(record)
                 processes[is_second].append(Process.of(record))
-        save_comparison(runs, names, records, side.context.folder)
+        save_comparison(runs, names, records, session.folder)
         ratio = compare_processes(*processes)
         return ratio, difference(ratio)

@@ -19,7 +19,7 @@ from accelbench.answers.cells import MIN_PROCESSES
 from accelbench.answers.sureness import SpeedRatio, Verdict, speed_ratio
 from accelbench.answers.words import speed_text
 from accelbench.errors import UserError, writing_errors
-from accelbench.grid.plan import Planned, Prepared
+from accelbench.grid.plan import Planned
 from accelbench.isolation.hosts import Hosts
 from accelbench.judging.row import summarise
 from accelbench.judging.verdict import why_disturbed
@@ -32,7 +32,7 @@ from accelbench.schema.serialize import grouped, write_json
 from accelbench.schema.vocab import SERVING, Protocol, Status
 from accelbench.search.base import BaseSearch, search_alone
 from accelbench.settings.config import SweepOptions
-from accelbench.sweep.session import SweepContext
+from accelbench.sweep.session import Session
 
 NUM_LAST = 2  # cells that are compared at the end
 # If `NUM_FEW` cells or fewer are left, each runs `MIN_RUNS` processes before it can drop out. A recommended cell has at
@@ -225,21 +225,21 @@ def search(
 
     Raises UserError: the search can't start or continue, and the user can solve the problem.
     """
-    context = SweepContext.begin(cells, options, console, hosts, kind="search")
+    session = Session.begin(cells, options, console, hosts, kind="search")
     if len({cell.id for cell in cells}) < 2:
         raise UserError("--search: these settings make only one cell: give lists of values, such as batch_size=1,8,32")
     if (goal.by == "latency" or goal.latency_ms) and any(cell.protocol == Protocol.fit for cell in cells):
         raise UserError("protocol=fit: does not time single steps: search --by throughput, without --latency-ms")
     if served := {cell.protocol for cell in cells} & SERVING - {Protocol.offline}:
         raise UserError(f"protocol={min(served)}: --search compares speeds: use --serve to find the highest rate")
-    return search_alone(context, cells, "--search", lambda ready: _Search(context, ready, goal))
+    return search_alone(session, cells, "--search", lambda: _Search(session, goal))
 
 
 class _Search(BaseSearch):
     """A search: the races of its cells, and their records."""
 
-    def __init__(self, context: SweepContext, ready: Prepared, goal: Goal) -> None:
-        super().__init__(context, ready, goal.budget_s)
+    def __init__(self, session: Session, goal: Goal) -> None:
+        super().__init__(session, goal.budget_s)
         self.goal = goal
         self.published: list[Record] = []  # of full processes, and of those that failed
         # Cells of one race do the same work, with different values of the settings that a user can choose.
@@ -256,8 +256,8 @@ class _Search(BaseSearch):
             if self.records:
                 answers = [line for race in self.races for line in race.sentences()]
                 short = self.records.keys() - {record.name for record in self.published}
-                with writing_errors(f"out={shown(self.context.folder)}"):
-                    write_json(self.context.folder / RACE, RaceFile(answers=answers, short=sorted(short)))
+                with writing_errors(f"out={shown(self.session.folder)}"):
+                    write_json(self.session.folder / RACE, RaceFile(answers=answers, short=sorted(short)))
 
     def _run(self, race: Race, ends_s: float) -> None:
         kept_s = KEPT_SHARE * (ends_s - self.now())
@@ -289,8 +289,8 @@ class _Search(BaseSearch):
 
     def show(self) -> int:
         """Prints the answer, and returns the exit status. Raises UserError: no process was measured undisturbed."""
-        console = self.context.console
-        folder = shown(self.context.folder)
+        console = self.session.console
+        folder = shown(self.session.folder)
         if self.races and not self.records:
             raise UserError(
                 f"--budget: {self.budget_s:g} s is too short to measure one cell, or other programs disturbed all "

@@ -15,7 +15,7 @@ from accelbench.answers.cells import Process
 from accelbench.answers.serving import capacities, probe_of, setting_of, work_of
 from accelbench.answers.words import disturbed_text
 from accelbench.errors import UserError
-from accelbench.grid.plan import Planned, Prepared
+from accelbench.grid.plan import Planned
 from accelbench.isolation.hosts import Hosts
 from accelbench.judging.served import served_text
 from accelbench.judging.verdict import why_disturbed
@@ -37,7 +37,7 @@ from accelbench.stats.request_latencies import (
     num_requests_for,
     rate_interval,
 )
-from accelbench.sweep.session import SweepContext
+from accelbench.sweep.session import Session
 
 FIRST_S = 2.0  # seconds of all requests at once, to see what rates a setting can reach
 OVERHEAD_S = 3.0  # assumed seconds of a process besides its requests, until a process was measured
@@ -138,9 +138,9 @@ def search(cells: Sequence[Cell], options: SweepOptions, budget_s: float, consol
     """
     if len({work_of(cell).key_without(CHOSEN_SETTINGS) for cell in cells}) > 1:
         raise UserError("--serve: the cells differ in what they serve, or in its limit: search one network at a time")
-    context = SweepContext.begin(cells, options, console, hosts, kind="serve")
-    context.of_search = True
-    return search_alone(context, cells, "--serve", lambda ready: _Search(context, ready, budget_s))
+    session = Session.begin(cells, options, console, hosts, kind="serve")
+    session.of_search = True
+    return search_alone(session, cells, "--serve", lambda: _Search(session, budget_s))
 
 
 class _Search(BaseSearch):
@@ -149,8 +149,8 @@ class _Search(BaseSearch):
     overhead_s = OVERHEAD_S
     is_done = False  # whether the best setting's rate is known
 
-    def __init__(self, context: SweepContext, ready: Prepared, budget_s: float) -> None:
-        super().__init__(context, ready, budget_s)
+    def __init__(self, session: Session, budget_s: float) -> None:
+        super().__init__(session, budget_s)
         self.candidates: list[Candidate] = []  # the settings that may be probed
 
     def race(self) -> None:
@@ -185,7 +185,7 @@ class _Search(BaseSearch):
     def _earlier(self, item: Planned) -> dict[str, Record]:
         """Returns the records of this setting's probes, by name, if earlier searches in this folder made them."""
         probes = list[Planned]()
-        for wanted in self.context.earlier:
+        for wanted in self.session.earlier:
             cell = replace(wanted.cell, timeout_s=item.cell.timeout_s)  # a record has the rest of its budget
             if setting_of(cell) == setting_of(item.cell):
                 probes.append(self.ready.process(cell, wanted.label))
@@ -207,7 +207,7 @@ class _Search(BaseSearch):
         alone_ms = 1e3 * asked.workers / serving.served_per_s
         if alone_ms > asked.latency_ms:
             took = f"a request takes at least {significant(alone_ms)} ms"
-            self.context.say(f"{item.label}: no rate keeps the limit of {asked.latency_ms:g} ms: {took}")
+            self.session.say(f"{item.label}: no rate keeps the limit of {asked.latency_ms:g} ms: {took}")
             return None
         return serving.served_per_s
 
@@ -233,16 +233,16 @@ class _Search(BaseSearch):
             if record.status not in UNEXPECTED:  # the session prints unexpected ones
                 process = Process.of(record)
                 text = disturbed_text(process) if process.disturbed else served_text(process.row)
-                self.context.say(f"{item.label}: {text}, after {duration(record.wall_s)}")
+                self.session.say(f"{item.label}: {text}, after {duration(record.wall_s)}")
         self.records[record.name] = record
         self.write_plan(self.records.values())
         return record
 
     def show(self) -> int:
-        console = self.context.console
-        folder = shown(self.context.folder)
+        console = self.session.console
+        folder = shown(self.session.folder)
         # Earlier searches count, as in the report. Answers about other work are left out.
-        every = capacities(read.read(self.context.folder).cells)
+        every = capacities(read.read(self.session.folder).cells)
         mine = [
             capacity.what for capacity in every if any(probe.process.name in self.records for probe in capacity.probes)
         ]

@@ -12,7 +12,7 @@ from rich.console import Console
 
 from accelbench.answers.cells import Process
 from accelbench.errors import ChangedError, Interrupted, UserError
-from accelbench.grid.plan import Planned, Prepared, in_order
+from accelbench.grid.plan import Planned, in_order
 from accelbench.isolation.hosts import Hosts
 from accelbench.judging.verdict import is_retried
 from accelbench.lifeline import ending_as_ctrl_c
@@ -23,7 +23,7 @@ from accelbench.schema.record import Record, listed
 from accelbench.schema.vocab import UNEXPECTED, Status
 from accelbench.settings.config import Retry, SweepOptions
 from accelbench.sinks.delivery import Delivery
-from accelbench.sweep.session import Session, SweepContext
+from accelbench.sweep.session import Session
 from accelbench.sweep.terminal import conclude
 
 
@@ -54,7 +54,7 @@ def run(
     *,
     hosts: Hosts,
     show: Callable[[SweepResult], None] | None = None,
-    measure: Callable[[SweepContext, Prepared, Delivery], list[Record]] | None = None,
+    measure: Callable[[Session, Delivery], list[Record]] | None = None,
 ) -> SweepResult:
     """Measures every cell that has no record yet, and writes a record for each, however it ends.
 
@@ -68,66 +68,66 @@ def run(
         show: prints the result. None: `conclude` prints it.
         measure: measures the cells elsewhere, such as on a cluster, and returns their records.
     """
-    context = SweepContext.begin(cells, options, console, hosts, out=out)
-    result = SweepResult(context.folder, sweep_id=context.sweep_id)
+    session = Session.begin(cells, options, console, hosts, out=out)
+    result = SweepResult(session.folder, sweep_id=session.sweep_id)
     show = show or partial(conclude, console=console)
-    with Delivery(options.tracking, context.place.store) as delivery:
-        with nullcontext() if measure else context.alone():
+    with Delivery(options.tracking, session.place.store) as delivery:
+        with nullcontext() if measure else session.alone():
             # This comes after the wait, since the plan may have changed in it.
-            context.read_earlier(keeps=out is None)
-            ready = context.prepare(cells)
+            session.read_earlier(keeps=out is None)
+            planned = session.prepare(cells).planned
             try:
-                result.records = (measure or _measure)(context, ready, delivery)
+                result.records = (measure or _measure)(session, delivery)
             except (KeyboardInterrupt, ChangedError) as stop:
-                result.records, _ = known(context, ready.planned)
+                result.records, _ = known(session, planned)
                 if result.records:
                     show(result)
                 if isinstance(stop, ChangedError):
                     raise
                 if result.records:
-                    done = f"{len(result.records)} of {counted(len(ready.planned), 'cell')} have their record"
+                    done = f"{len(result.records)} of {counted(len(planned), 'cell')} have their record"
                     raise Interrupted(f"; {done}, in", shown(result.folder)) from stop
                 raise Interrupted(" before the first cell") from stop
         if result.records:
             show(result)
         with console.status("Delivering to the tracker ...") if console.is_terminal else nullcontext():
-            is_confirming = context.folder.parent.name == CONFIRMED  # its cells belong to another sweep
+            is_confirming = session.folder.parent.name == CONFIRMED  # its cells belong to another sweep
             delivery.finish([] if is_confirming else map(Process.of, result.records))
         if loss := delivery.loss():
-            context.say(loss, "yellow")
+            session.say(loss, "yellow")
     return result
 
 
-def _measure(context: SweepContext, ready: Prepared, delivery: Delivery) -> list[Record]:
+def _measure(session: Session, delivery: Delivery) -> list[Record]:
     """Measures the cells without a record on this machine, until the budget ends. Returns the records of all cells."""
-    records, todo = known(context, ready.planned)
+    planned = session.ready.planned
+    records, todo = known(session, planned)
     if records:
-        context.say(f"{len(records)} of {len(ready.planned)} cells have their record already.")
-    ends_s = time.monotonic() + (context.options.ends_after_s or math.inf)
-    session = Session(context, ready, todo)
-    context.write_plan(ready.planned)
+        session.say(f"{len(records)} of {len(planned)} cells have their record already.")
+    ends_s = time.monotonic() + (session.options.ends_after_s or math.inf)
+    session.write_plan(planned)
     if not todo:
         return records
-    with ending_as_ctrl_c(), session:
+    with ending_as_ctrl_c(), session.measuring(todo):
         if sum(item.skip_reason is None for item in todo) > 1:
             delivery.open()  # while the host imports its framework
         for item in todo:
             if time.monotonic() >= ends_s:
-                num = counted(len(ready.planned), "cell")
-                context.say(f"The budget is used up: {len(records)} of {num} have their record.")
+                num = counted(len(planned), "cell")
+                session.say(f"The budget is used up: {len(records)} of {num} have their record.")
                 break
             record = session.measure(item)
             records.append(record)
             delivery.add(record)
             delivery.deliver()
     # In the plan's order: the first setting of each job is its reference, even if it was measured last.
-    places = {item.record_name: place for place, item in enumerate(ready.planned)}
+    places = {item.record_name: place for place, item in enumerate(planned)}
     return sorted(records, key=lambda record: places[record.name])
 
 
-def known(context: SweepContext, planned: Sequence[Planned]) -> tuple[list[Record], list[Planned]]:
+def known(session: Session, planned: Sequence[Planned]) -> tuple[list[Record], list[Planned]]:
     """Returns the records that are still valid, and the cells to measure. Sets unreadable records aside."""
-    records = context.read_records([context.folder / f"{item.record_name}.json" for item in planned])
+    records = session.read_records([session.folder / f"{item.record_name}.json" for item in planned])
     by_name = {record.name: record for record in records}
     done, todo = [], []
     for item in planned:
@@ -136,7 +136,7 @@ def known(context: SweepContext, planned: Sequence[Planned]) -> tuple[list[Recor
         if (
             existing is not None
             and (existing.status == Status.skipped) == (item.skip_reason is not None)
-            and stands(existing, context.options.retry, item.cell)
+            and stands(existing, session.options.retry, item.cell)
         ):
             done.append(existing)
         else:

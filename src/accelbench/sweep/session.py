@@ -1,15 +1,14 @@
-"""What programs that measure cells share: the state of a sweep, its folder, and the measurement of one cell."""
+"""What programs that measure cells share: a session, with its folder, its plan and the measurement of one cell."""
 
 import math
 import os
 import time
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import TemporaryFile
-from typing import Any
 
 from rich.console import Console
 from rich.text import Text
@@ -19,7 +18,7 @@ from accelbench.data.arrays import read_manifest
 from accelbench.devices import energy_counters
 from accelbench.devices.registry import look
 from accelbench.errors import ChangedError, DataError, RefusedError, UserError, writing_errors
-from accelbench.grid.estimate import REPEATED, Evidence, read_evidence, total
+from accelbench.grid.estimate import REPEATED, read_evidence, total
 from accelbench.grid.fingerprint import fingerprint
 from accelbench.grid.plan import Planned, Prepared, check_request, prepare
 from accelbench.isolation.hosts import Hosts
@@ -43,8 +42,8 @@ MAX_OUTPUT = 20_000  # characters that are shown of the libraries' output for on
 
 
 @dataclass
-class SweepContext:
-    """One run of a program that measures cells."""
+class Session:
+    """One run of a program that measures cells. It measures and shows them within `measuring`."""
 
     options: SweepOptions
     console: Console
@@ -55,6 +54,7 @@ class SweepContext:
     of_search: bool = False  # see `Record.of_search`
     earlier: Sequence[WantedCell] = ()  # cells of an earlier plan in the folder; the new plan keeps them
     since: Mapping[str, str] = field(default_factory=dict)  # cell id -> the earlier sweep that planned it
+    ready: Prepared = field(init=False)  # the plan; `prepare` sets it
 
     @classmethod
     def begin(
@@ -66,8 +66,8 @@ class SweepContext:
         *,
         out: Path | None = None,
         kind: str | None = None,
-    ) -> "SweepContext":
-        """Makes the context of a sweep over `cells`. Reports mistakes before the sweep waits for the lock.
+    ) -> "Session":
+        """Begins a sweep over `cells`. Reports mistakes before the sweep waits for the lock.
 
         `out` is the folder of a pipeline's suite. Without it, the records go to the folder that `out=` names, or to a
         new folder under runs/. The name of a new folder ends in `kind`.
@@ -90,13 +90,17 @@ class SweepContext:
         say(self.console, line, style)
 
     def alone(self) -> AbstractContextManager[None]:
-        """Holds the lock of this machine's measurements. If another sweep holds the lock, prints this and waits."""
+        """Holds the lock of this machine's measurements. If another sweep holds the lock, prints this and waits.
+
+        Raises UserError if `options` ask for a cluster.
+        """
+        check_local(self.options.executor)
         return lock.hold_measuring(self.say, self.options.waits_s)
 
     def prepare(self, cells: Sequence[Cell]) -> Prepared:
         """Prepares the data set if it is missing, and plans the cells. The caller holds the lock. Raises UserError."""
         prepare_missing(self.place, cells[0].data, self.console)
-        ready = prepare(cells, self.place, self.earlier)
+        self.ready = ready = prepare(cells, self.place, self.earlier)
         if ready.data.stand_in:
             self.say(f"Not {ready.data.name}: {ready.data.source}", "bold yellow")
         return ready
@@ -149,6 +153,122 @@ class SweepContext:
         with writing_errors(f"out={shown(self.folder)}"):
             plan_file.write_plan(plan, self.folder)
 
+    @contextmanager
+    def measuring(self, todo: Sequence[Planned], *, is_brief: bool = False) -> Iterator[None]:
+        """A context in which `measure` runs or skips the cells `todo`, and shows them."""
+        runnable = [item.cell for item in todo if item.skip_reason is None]
+        num_gpus = max((cell.devices for cell in runnable if cell.device == Device.gpu), default=0)
+        self._idle_w = energy_counters.idle_w(energy_counters.counters(num_gpus))
+        if self.options.verbose:  # also for the hosts' output at their end
+            self.hosts.listener = lambda printed: self.say(ending(Text.from_ansi(printed).plain, MAX_OUTPUT), "dim")
+        self._quiet = Quiet(0.0 if is_allowed() else self.options.quiet_s, self.say)
+        environment = fingerprint(PROBING_ENGINE)
+        self._prober = Prober(self.hosts, self.place.cache, environment, self.say, runnable, quiet=self._quiet)
+        if runnable and runnable[0].engine == PROBING_ENGINE:
+            # The host imports the framework while the trackers are opened. An earlier import would disturb the idle
+            # power, and the host of another engine would disturb the probe.
+            self.hosts.start(runnable[0])
+        self.evidence = read_evidence(self.place.root)  # how long cells take
+        for cells in grouped(runnable, lambda cell: (cell.device, cell.python)).values():
+            self._prober.ceilings(cells[0])
+        if len(runnable) > 1 and not is_brief:
+            num = len({cell.key_without(REPEATED) for cell in runnable})
+            runs = f" ({len(runnable)} runs)" if num < len(runnable) else ""
+            self.say(f"{counted(num, 'cell')}{runs} to measure: {total(runnable, self.evidence)}")
+        plan = plan_file.joined(self.earlier, self.ready.planned)
+        self._progress = SweepProgress(
+            self.console,
+            todo,
+            self.evidence,
+            plan=plan,
+            earlier=read_all([self.folder / f"{wanted.record_name}.json" for wanted in plan]),
+            is_brief=is_brief,
+        )
+        with self._progress:
+            yield
+
+    def measure(self, item: Planned, left_s: float = math.inf) -> Record:
+        """Runs or skips the cell, judges it, writes its record, and shows the outcome.
+
+        If other programs disturbed the cell, waits for a quiet machine, and runs the cell once more if `left_s` allows
+        it. Raises ChangedError if the user's code or data changed before the cell.
+        """
+        if item.skip_reason is None and (change := self._changed(item)) is not None:
+            raise ChangedError(f"{change} after the sweep began: run the sweep again")
+        record = self._run(item)
+        why = why_disturbed(record)
+        if why is not None:
+            self._progress.describe("waiting for a quiet machine")
+            if self._quiet.comes(f"{item.label} was disturbed ({why})", left_s - 2 * record.wall_s):
+                record = self._run(item, [f"measured again: the first time, {why}"])
+        write(record, self.folder)
+        self._progress.finish(record)
+        return record
+
+    def _run(self, item: Planned, notes: Sequence[str] = ()) -> Record:
+        """Runs or skips the cell once, and judges it. Adds `notes` to the measurement."""
+        cell = item.cell
+        beside = self.folder / item.record_name
+        weights = beside.with_suffix(SAFETENSORS) if cell.save_weights else None
+        requests = beside.with_suffix(REQUESTS) if cell.protocol in SERVING else None
+        self._progress.start(item)
+        started_at = datetime.now(UTC)
+        start_s = time.perf_counter()
+        if item.skip_reason is None:
+            outcome = self.hosts.run(cell, self.ready.data_folder, weights, requests)
+        else:
+            outcome = Outcome(status=Status.skipped, reason=item.skip_reason)
+        wall_s = time.perf_counter() - start_s
+        status = outcome.status
+        reason = outcome.reason
+        measured = without_secrets(outcome.measurement)
+        ceilings = self._prober.after(cell, measured, item.label)
+        if measured is not None:
+            reason = judge(cell, measured, ceilings)
+            if reason is None and (change := self._changed(item)) is not None:
+                reason = f"{change} while it was measured: run the sweep again"
+            status = Status.ok if reason is None else Status.invalid
+            measured = replace(measured, notes=[*measured.notes, *notes])
+            if measured.target is not None:
+                measured = replace(measured, target=replace(measured.target, planned_in=self.planned_in(cell)))
+        served = measured.serving if measured else None
+        if requests is not None and (served is None or served.requests_digest is None):
+            requests.unlink(missing_ok=True)  # belongs to an earlier record of this name
+        environment = self.ready.environment(cell)
+        environment |= {"probe_code": self._prober.environment["code"], "idle_w": self._idle_w}
+        environment["ceilings"] = plain(ceilings)
+        if self.options.tracking == UNTRACKED:
+            environment[TRACKING] = UNTRACKED
+        if is_allowed():
+            environment[BUSY] = ALLOWED
+        return Record(
+            status=status,
+            reason=reason,
+            error=outcome.error,
+            user_error=outcome.user_error,
+            measurement=measured,
+            system=outcome.system,
+            cell=cell,
+            label=item.label,
+            identity=item.identity,
+            started_at=started_at.isoformat(timespec="milliseconds"),
+            wall_s=wall_s,
+            environment=without_secrets(environment),
+            sweep_id=self.sweep_id,
+            of_search=self.of_search,
+            data=without_secrets(self.ready.data),
+        )
+
+    def _changed(self, item: Planned) -> str | None:
+        """Returns what the user changed after the plan was made, such as `the data set was prepared anew`, or None."""
+        if self.ready.data.name != MODULE:  # data from a module have no manifest
+            try:
+                if read_manifest(self.ready.data_folder) != self.ready.data:
+                    return "the data set was prepared anew"
+            except DataError as error:
+                return f"the data set was changed ({error})"
+        return "your code or weights were changed" if self.ready.is_changed(item.cell, item.identity) else None
+
 
 def set_aside(path: Path) -> str:
     """Renames the file at `path`, and returns its new name. Raises WriteError."""
@@ -199,140 +319,3 @@ def prepare_missing(place: Workplace, data: DataSpec, console: Console) -> None:
         prepare.prepare_own(place, data)
     else:
         prepare.prepare(place, data.name, settings)
-
-
-class Session:
-    """Measures and shows the cells `todo` of one sweep."""
-
-    def __init__(
-        self,
-        context: SweepContext,
-        ready: Prepared,
-        todo: Sequence[Planned],
-        *,
-        is_brief: bool = False,
-    ) -> None:
-        check_local(context.options.executor)
-        self.context = context
-        self.ready = ready
-        self.todo = todo
-        self.evidence = Evidence()  # how long cells take; read on entering
-        self._is_brief = is_brief
-
-    def __enter__(self) -> "Session":
-        context, hosts = self.context, self.context.hosts
-        runnable = [item.cell for item in self.todo if item.skip_reason is None]
-        num_gpus = max((cell.devices for cell in runnable if cell.device == Device.gpu), default=0)
-        self._idle_w = energy_counters.idle_w(energy_counters.counters(num_gpus))
-        if context.options.verbose:  # also for the hosts' output at their end
-            hosts.listener = lambda printed: context.say(ending(Text.from_ansi(printed).plain, MAX_OUTPUT), "dim")
-        self._quiet = Quiet(0.0 if is_allowed() else context.options.quiet_s, context.say)
-        environment = fingerprint(PROBING_ENGINE)
-        self._prober = Prober(hosts, context.place.cache, environment, context.say, runnable, quiet=self._quiet)
-        if runnable and runnable[0].engine == PROBING_ENGINE:
-            # The host imports the framework while the trackers are opened. An earlier import would disturb the idle
-            # power, and the host of another engine would disturb the probe.
-            hosts.start(runnable[0])
-        self.evidence = read_evidence(context.place.root)
-        for cells in grouped(runnable, lambda cell: (cell.device, cell.python)).values():
-            self._prober.ceilings(cells[0])
-        if len(runnable) > 1 and not self._is_brief:
-            num = len({cell.key_without(REPEATED) for cell in runnable})
-            runs = f" ({len(runnable)} runs)" if num < len(runnable) else ""
-            context.say(f"{counted(num, 'cell')}{runs} to measure: {total(runnable, self.evidence)}")
-        plan = plan_file.joined(context.earlier, self.ready.planned)
-        self._progress = SweepProgress(
-            context.console,
-            self.todo,
-            self.evidence,
-            plan=plan,
-            earlier=read_all([context.folder / f"{wanted.record_name}.json" for wanted in plan]),
-            is_brief=self._is_brief,
-        )
-        self._progress.__enter__()
-        return self
-
-    def __exit__(self, *error: Any) -> None:
-        self._progress.__exit__(*error)
-
-    def measure(self, item: Planned, left_s: float = math.inf) -> Record:
-        """Runs or skips the cell, judges it, writes its record, and shows the outcome.
-
-        If other programs disturbed the cell, waits for a quiet machine, and runs the cell once more if `left_s` allows
-        it. Raises ChangedError if the user's code or data changed before the cell.
-        """
-        if item.skip_reason is None and (change := self._changed(item)) is not None:
-            raise ChangedError(f"{change} after the sweep began: run the sweep again")
-        record = self._run(item)
-        why = why_disturbed(record)
-        if why is not None:
-            self._progress.describe("waiting for a quiet machine")
-            if self._quiet.comes(f"{item.label} was disturbed ({why})", left_s - 2 * record.wall_s):
-                record = self._run(item, [f"measured again: the first time, {why}"])
-        write(record, self.context.folder)
-        self._progress.finish(record)
-        return record
-
-    def _run(self, item: Planned, notes: Sequence[str] = ()) -> Record:
-        """Runs or skips the cell once, and judges it. Adds `notes` to the measurement."""
-        cell, context = item.cell, self.context
-        beside = context.folder / item.record_name
-        weights = beside.with_suffix(SAFETENSORS) if cell.save_weights else None
-        requests = beside.with_suffix(REQUESTS) if cell.protocol in SERVING else None
-        self._progress.start(item)
-        started_at = datetime.now(UTC)
-        start_s = time.perf_counter()
-        if item.skip_reason is None:
-            outcome = context.hosts.run(cell, self.ready.data_folder, weights, requests)
-        else:
-            outcome = Outcome(status=Status.skipped, reason=item.skip_reason)
-        wall_s = time.perf_counter() - start_s
-        status = outcome.status
-        reason = outcome.reason
-        measured = without_secrets(outcome.measurement)
-        ceilings = self._prober.after(cell, measured, item.label)
-        if measured is not None:
-            reason = judge(cell, measured, ceilings)
-            if reason is None and (change := self._changed(item)) is not None:
-                reason = f"{change} while it was measured: run the sweep again"
-            status = Status.ok if reason is None else Status.invalid
-            measured = replace(measured, notes=[*measured.notes, *notes])
-            if measured.target is not None:
-                measured = replace(measured, target=replace(measured.target, planned_in=context.planned_in(cell)))
-        served = measured.serving if measured else None
-        if requests is not None and (served is None or served.requests_digest is None):
-            requests.unlink(missing_ok=True)  # belongs to an earlier record of this name
-        environment = self.ready.environment(cell)
-        environment |= {"probe_code": self._prober.environment["code"], "idle_w": self._idle_w}
-        environment["ceilings"] = plain(ceilings)
-        if context.options.tracking == UNTRACKED:
-            environment[TRACKING] = UNTRACKED
-        if is_allowed():
-            environment[BUSY] = ALLOWED
-        return Record(
-            status=status,
-            reason=reason,
-            error=outcome.error,
-            user_error=outcome.user_error,
-            measurement=measured,
-            system=outcome.system,
-            cell=cell,
-            label=item.label,
-            identity=item.identity,
-            started_at=started_at.isoformat(timespec="milliseconds"),
-            wall_s=wall_s,
-            environment=without_secrets(environment),
-            sweep_id=context.sweep_id,
-            of_search=context.of_search,
-            data=without_secrets(self.ready.data),
-        )
-
-    def _changed(self, item: Planned) -> str | None:
-        """Returns what the user changed after the plan was made, such as `the data set was prepared anew`, or None."""
-        if self.ready.data.name != MODULE:  # data from a module have no manifest
-            try:
-                if read_manifest(self.ready.data_folder) != self.ready.data:
-                    return "the data set was prepared anew"
-            except DataError as error:
-                return f"the data set was changed ({error})"
-        return "your code or weights were changed" if self.ready.is_changed(item.cell, item.identity) else None
