@@ -10,7 +10,7 @@ from accelbench.answers.cells import Process
 from accelbench.answers.comparison import RecordSet, Terms, answer, compared
 from accelbench.answers.jobs import jobs
 from accelbench.cli import main
-from accelbench.report import all_cells, build, contents, read
+from accelbench.report import build, contents, overview, read
 from accelbench.report.contents import compose
 from accelbench.schema.vocab import Precision
 from accelbench.sinks.mlflow_fields import NOTE, of_process
@@ -53,7 +53,7 @@ def test_a_report_counts_it_says_why_and_names_another_cell_the_best(folder):
 
 def test_the_page_and_best_show_the_reason_and_answer_with_another(folder, capsys):
     (sweep,) = read.read_all(folder)
-    cells = all_cells.cells([sweep], [])
+    cells = overview.every_cell([sweep], [])
     rows = [dict(zip(cells["names"], values, strict=True)) for values in cells["rows"]]
     assert [row["remark"] for row in rows if row["disturbed"]] == [TEXT]
     assert main(["best", str(folder)]) == 0

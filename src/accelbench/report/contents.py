@@ -14,9 +14,8 @@ from accelbench.answers.jobs import Job, jobs
 from accelbench.judging.costs import price_notes
 from accelbench.judging.verdict import DISTURBED
 from accelbench.presentation import counted
-from accelbench.report import all_cells
 from accelbench.report.extension import Addition, Picture
-from accelbench.report.overview import Tile, tiles
+from accelbench.report.overview import Tile, every_cell, tiles
 from accelbench.report.questions import QuestionSection, questions
 from accelbench.report.read import NO_COSTS, Costs, Sweep, cells_in
 from accelbench.report.table import Column, Table, count, tabulate
@@ -123,7 +122,7 @@ def compose(
         missing=reasons(cells),
         environments=list(_environments(ran)),
         sections=sections,
-        cells=all_cells.cells(sweeps, every),
+        cells=every_cell(sweeps, every),
         added=extension.of_page() if extension else [],
     )
 

@@ -13,7 +13,7 @@ from accelbench.answers.serving import Capacity, capacities
 from accelbench.answers.time_to_goal import Run, Setting, TargetAnswer, target_answers
 from accelbench.judging.row import phases_ms
 from accelbench.presentation import and_more, significant
-from accelbench.report.all_cells import name_on_page
+from accelbench.report.overview import name_on_page
 from accelbench.report.table import Column, Entry, Table, number, percent, tabulate_known
 from accelbench.schema.record import Value
 from accelbench.schema.serialize import grouped
