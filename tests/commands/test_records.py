@@ -8,8 +8,7 @@ import pytest
 from rich.console import Console
 
 from accelbench.cli import main
-from accelbench.commands.command import load
-from accelbench.commands.shared import default_folder
+from accelbench.commands.command import default_folder, load
 from accelbench.errors import UserError
 from accelbench.project import Workplace
 from accelbench.schema import record

@@ -8,7 +8,7 @@ import accelbench
 from accelbench.answers.cells import Process, cells_of
 from accelbench.answers.time_to_goal import target_answers
 from accelbench.cli import main
-from accelbench.commands.shared import show_sweep
+from accelbench.commands.command import show_sweep
 from accelbench.schema.cell import ModelSpec
 from accelbench.schema.vocab import Precision
 from accelbench.sinks.mlflow_fields import about, of_cells, of_process

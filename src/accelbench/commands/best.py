@@ -6,18 +6,20 @@ from argparse import Namespace
 from rich.console import Console
 
 from accelbench import presentation
-from accelbench.commands.command import command, flag, say
-from accelbench.commands.shared import (
+from accelbench.commands.command import (
     FOLDER_HELP,
     PRICE,
     TARGET_FLAGS,
     TARGET_RULES,
     budget_in_s,
     check,
+    command,
     costs,
     default_folder,
     find_target,
+    flag,
     names_of,
+    say,
     words_of,
 )
 from accelbench.errors import UserError

@@ -8,15 +8,18 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 
 from accelbench import project
-from accelbench.commands.command import VERBOSE, command, flag, say
-from accelbench.commands.shared import (
+from accelbench.commands.command import (
     BUDGET,
     TARGET_FLAGS,
     TARGET_RULES,
+    VERBOSE,
     budget_in_s,
     check,
+    command,
     default_folder,
     find_target,
+    flag,
+    say,
     say_notes,
     words_of,
 )

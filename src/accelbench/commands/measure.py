@@ -11,8 +11,15 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
-from accelbench.commands.command import ALL, command, flag, say, width
-from accelbench.commands.shared import show_sweep, words_of
+from accelbench.commands.command import (
+    ALL,
+    command,
+    flag,
+    say,
+    show_sweep,
+    width,
+    words_of,
+)
 from accelbench.errors import UserError, did_you_mean
 from accelbench.presentation import counted
 from accelbench.project import Workplace, shown, workplace

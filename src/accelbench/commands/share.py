@@ -5,14 +5,16 @@ from pathlib import Path
 
 from rich.console import Console
 
-from accelbench.commands.command import command, flag, say
-from accelbench.commands.shared import (
+from accelbench.commands.command import (
     BUDGET,
     FOLDER,
     PRICE,
     budget_in_s,
+    command,
     costs,
     default_folder,
+    flag,
+    say,
     say_notes,
 )
 from accelbench.errors import UnknownChoiceError, UserError, writing_errors

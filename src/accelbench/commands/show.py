@@ -11,14 +11,16 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
-from accelbench.commands.command import command, flag, say
-from accelbench.commands.shared import (
+from accelbench.commands.command import (
     FOLDER,
     PRICE,
+    command,
     costs,
     default_folder,
+    flag,
     is_results,
     report_folder,
+    say,
     say_notes,
 )
 from accelbench.errors import UserError, writing_errors
