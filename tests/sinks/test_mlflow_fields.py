@@ -14,12 +14,12 @@ from tests.sinks.samples import STAND_IN, cell, record
 
 
 def test_metrics_are_the_published_row_with_a_speed_of_three_digits_and_times_the_records_own():
-    of = record(number=1)
+    of = record(cell(batch_size=65_536), number=1)
     row, run = summarise(of), of_process(of)
     assert run.metrics["speed"] == pytest.approx(row["samples_per_s"], rel=0.005)
     assert run.metrics["speed"] == float(f"{run.metrics['speed']:.2e}")
     assert run.metrics["latency_p50_ms"] == float(f"{row['latency_p50_ms']:.4g}")
-    assert (run.metrics["batch_size"], run.metrics["peak_host_mb"]) == (128, 392)
+    assert (run.metrics["batch_size"], run.metrics["peak_host_mb"]) == (65_536, 392)
     assert row["accuracy"] is None
     assert not run.metrics.keys() & {"accuracy", "compile_s", "peak_device_mb", "latency_p99_ms"}
     assert (run.start_ms, run.end_ms) == (1_795_165_203_000, 1_795_165_205_250)

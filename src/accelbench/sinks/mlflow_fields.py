@@ -219,7 +219,7 @@ def _html(lines: Iterable[Text | str]) -> str:
 
 
 def _metrics(process: Process, share: float | None) -> dict[str, float]:
-    """Returns a run's metrics. Speed and share are rounded to three digits, all others to four."""
+    """Returns a run's metrics. Speed and share are rounded to three digits, others to four, and counts not."""
     row = process.row
     rate = process.number("samples_per_s")
     rounded = {"speed": None if rate is None else rate * speed_unit(process.cell)[0], "share": share}
@@ -228,7 +228,7 @@ def _metrics(process: Process, share: float | None) -> dict[str, float]:
     for name in (NUM_PROCESSES, *columns):
         value = row.get(name)  # only a cell has NUM_PROCESSES
         if value is not None:
-            metrics[name] = float(f"{float(value):.4g}")
+            metrics[name] = float(value) if isinstance(value, int) else float(f"{value:.4g}")
     return metrics
 
 
