@@ -84,7 +84,8 @@ def test_what_is_no_picture_is_refused_with_its_reason_and_the_rest_stays_whole(
     obtained = convert(photos, CLASSES, 20, out)
     refused = dict(line.removeprefix("PetImages/").split(": ", 1) for line in obtained.refused)
     assert "runcated" in refused.pop("Cat/2.jpg")
-    no_file = dict.fromkeys(["Cat/link.jpg", "Dog/pipe.jpg", "Dog/huge.jpg"], "not a file of at most 67,108,864 bytes")
+    no_files = ["Cat/link.jpg", "Dog/more.jpg", "Dog/pipe.jpg", "Dog/huge.jpg"]
+    no_file = dict.fromkeys(no_files, "not a file of at most 67,108,864 bytes")
     assert refused == no_file | {
         "Cat/0.jpg": "no picture, or of an unknown format",
         "Cat/Thumbs.db": "its name is not that of a picture",
@@ -95,7 +96,7 @@ def test_what_is_no_picture_is_refused_with_its_reason_and_the_rest_stays_whole(
 
 
 LAYOUTS = {  # a name -> its label and split, or why it is left out
-    "of_folders": {"PetImages/Cat/0.jpg": (0, None), "x/CATS/1.JPEG": (0, None), "dogs/dog.2.jpg": (1, None)},
+    "of_folders": {"PetImages/Cat/0.jpg": (0, None), "x\\CATS\\1.JPEG": (0, None), "dogs/dog.2.jpg": (1, None)},
     "of_names": {"train/cat.0.jpg": (0, None), "train/dog.0.Png": (1, None), "cats/dogs/cat.2.jpg": (1, None)},
     "of_kaggle": {
         "train/cat.0.jpg": (0, None),

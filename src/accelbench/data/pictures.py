@@ -116,7 +116,7 @@ def find(names: Iterable[str], classes: Sequence[str] | None) -> Layout:
     surplus = {}
     paths = {}
     for name in sorted(names):
-        path = PurePosixPath(name)
+        path = PurePosixPath(name.replace("\\", "/"))  # as in archives of some programs of Windows
         is_hidden = any(part.startswith(".") for part in path.parts)
         if is_hidden or path.suffix.lower() not in ENDINGS:
             surplus[name] = "its name is not that of a picture"
@@ -203,8 +203,9 @@ def convert(source: Path, classes: Sequence[str] | None, side: int, folder: Path
             unpack(source, Path(place))
             return convert(Path(place), classes, side, folder, max_images=max_images)
     names = []
-    for above, _, files in os.walk(source, onerror=_refuse):
-        names += [os.path.relpath(os.path.join(above, name), source) for name in files]
+    for above, folders, files in os.walk(source, onerror=_refuse):
+        paths = [os.path.join(above, name) for name in folders + files]
+        names += [os.path.relpath(path, source) for path in paths if os.path.islink(path) or not os.path.isdir(path)]
     class_names, pictures, surplus = find(names, classes)
     splits = divide(pictures)
     part = ""
