@@ -268,7 +268,7 @@ class EpochStep(TrainStep):
     def note(self, output: Tensor, loss: Tensor, batch: Any) -> None:
         """Adds the sum of the samples' losses and the number of correct answers to the sums of the epoch."""
         _, labels = batch
-        self.loss_sum += loss.detach().to(self.loss_sum) * len(labels)
+        self.loss_sum += loss.detach().to(self.loss_sum).reshape(()) * len(labels)  # the user's may be of shape (1,)
         if not self.task.reconstructs:
             self.num_right += (self.task.answers(output.detach()) == labels).sum()
 
@@ -298,7 +298,7 @@ class TestStep(InferStep):
             batch = (inputs[:num], labels[:num])
             for function, total in ((task.own_loss, self.loss_sum), (task.own_metric, self.metric_sum)):
                 if function is not None:
-                    total += num * torch.as_tensor(function(unpadded, batch)).to(total)
+                    total += num * torch.as_tensor(function(unpadded, batch)).to(total).reshape(())
         if not task.reconstructs and isinstance(output, Tensor) and output.dim() == 2:
             self.num_right += (task.answers(output) == labels).sum()
         self.backend.end_step()
