@@ -12,7 +12,7 @@ was trained as here, because Keras on TensorFlow computes the loss from the inpu
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from accelbench.engines.images import Shape, check_fits
+from accelbench.engines.images import Made, Shape, check_fits
 from accelbench.errors import UnknownChoiceError, UserError
 from accelbench.schema.cell import ModelSpec
 from accelbench.schema.vocab import Weights
@@ -111,8 +111,8 @@ NETWORKS: Mapping[str, Callable[..., Layers]] = {
 }
 
 
-def layers_of(model: ModelSpec, shape: Shape, num_classes: int) -> Layers:
-    """Describes the network of `model` for images of `shape`, channels first.
+def layers_of(model: ModelSpec, shape: Shape, num_classes: int, made: Mapping[str, Callable[..., Made]]) -> list[Made]:
+    """Makes the layers of the network of `model` for images of `shape`, channels first. `made` is the table `LAYERS`.
 
     Raises UserError if the name or an argument is wrong. Raises UserError if `model.weights` is not `none`, because
     these networks have no trained weights. Raises UnsupportedError if the network does not accept such images.
@@ -124,6 +124,6 @@ def layers_of(model: ModelSpec, shape: Shape, num_classes: int) -> Layers:
         raise UserError(f"model.weights={model.weights}: {name} has no trained weights: use model.weights=none")
     check_fits(model, shape)
     try:
-        return NETWORKS[name](shape, num_classes, **model.args)
+        return [made[kind](*args) for kind, *args in NETWORKS[name](shape, num_classes, **model.args)]
     except TypeError as error:
         raise UserError(f"model.args: {error}") from error

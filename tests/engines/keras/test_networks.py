@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from accelbench.engines.keras import networks
+from accelbench.errors import UserError
 from accelbench.schema.cell import ModelSpec
 from accelbench.schema.vocab import Precision
 from engines.keras.cells import give
@@ -34,3 +35,8 @@ def test_a_network_is_its_twin(twins, case):
     assert network.count_params() == twins[f"{case}/params"]
     for train in (False, True):
         assert networks.count(network, NUM, train=train).flops == twins[f"{case}/flops{int(train)}"]
+
+
+def test_a_wrong_argument_of_a_layer_is_the_users_error():
+    with pytest.raises(UserError, match="model.args: "):
+        networks.build(ModelSpec(name="mlp", args={"dropout": "much"}), (28, 28), 10)

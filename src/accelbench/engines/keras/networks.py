@@ -62,14 +62,15 @@ def set_policy(precision: Precision) -> None:
 
 def build(model: ModelSpec, shape: Shape, num_classes: int) -> keras.Sequential:
     """Builds one of accelbench's networks for images of `shape`, channels last. Raises the errors of `layers_of`."""
-    stack = [LAYERS[kind](*args) for kind, *args in layers_of(model, channels_first(shape), num_classes)]
+    stack = layers_of(model, channels_first(shape), num_classes, LAYERS)
     return keras.Sequential([keras.Input(shape), *stack], name=model.definition)
 
 
 def network_of(cell: Cell, shape: Shape, num_classes: int) -> keras.Sequential:
     """Builds the cell's network in its precision. The weights are the same in all precisions, except for rounding."""
     networks = []
-    for precision in dict.fromkeys((Precision.fp32, cell.precision)):
+    drawn = cell.precision if FORMATS[cell.precision].stored == "float32" else Precision.fp32
+    for precision in dict.fromkeys((drawn, cell.precision)):
         set_policy(precision)
         keras.utils.set_random_seed(cell.seed)
         networks.append(build(cell.model, shape, num_classes))

@@ -64,7 +64,7 @@ def num_params(network: nn.Module) -> int:
 
 
 def _own(model: ModelSpec, shape: Shape, num_classes: int) -> nn.Module:
-    network = nn.Sequential(*[LAYERS[kind](*args) for kind, *args in layers_of(model, shape, num_classes)])
+    network = nn.Sequential(*layers_of(model, shape, num_classes, LAYERS))
     return materialised(network, lambda lazy: lazy(torch.zeros(1, *shape))).apply(initialise_as_keras)
 
 
