@@ -264,6 +264,14 @@ def test_of_several_versions_of_the_code_those_of_the_last_one_count(root):
         assert records.notes == ["2 processes left out because of older code, weights, data or packages"]
 
 
+def test_a_process_that_was_killed_before_it_read_data_is_one_of_its_cell(root):
+    for repeat, data in enumerate((DIGITS, DIGITS, None)):
+        status = Status.ok if data else Status.killed
+        put(root / "results/nets", repeat, status=status, data=data, started_at=f"2026-11-20T09:0{repeat}:00+00:00")
+    records = find("nets")
+    assert (repeats(records), records.notes) == ([0, 1, 2], [])
+
+
 def test_records_that_are_not_readable_are_named(root):
     put(root / "results/nets", repeat=0)
     put_unreadable(root / "results/nets")

@@ -276,7 +276,7 @@ def cells_of(processes: Iterable[Process]) -> list[MeasuredCell]:
     If cells differ only in code, weights or data, all of them except the latest are marked as older.
     """
     every = list(processes)
-    keys = _keys(every)
+    keys = cell_keys(every)
     by_cell: dict[str, list[Process]] = defaultdict(list)
     for process, key in zip(every, keys, strict=True):
         by_cell[key].append(process)
@@ -297,7 +297,7 @@ def process_rows(cells: Iterable[MeasuredCell]) -> Iterator[Row]:
                 yield process.row | {CELL: cell.measured_key, COUNTS: any(process is other for other in cell.counted)}
 
 
-def _keys(processes: Sequence[Process]) -> list[str]:
+def cell_keys(processes: Sequence[Process]) -> list[str]:
     """Returns the key of each process's cell.
 
     A process that ended before it read its data has no data digest. It gets the key of the latest similar process that

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from rich.console import Console
 
-from accelbench.answers.cells import MIN_PROCESSES, Process
+from accelbench.answers.cells import MIN_PROCESSES, Process, cell_keys
 from accelbench.answers.sureness import CONFIDENCE, MARGIN, SpeedRatio, Verdict, are_interleaved, compare_processes
 from accelbench.errors import UserError
 from accelbench.presentation import counted, say
@@ -105,11 +105,10 @@ def find(name: str) -> RecordSet:
     if not processes:
         raise UserError("\n  ".join([f"{name}: no record has this git revision or branch", *notes]))
     # Of each cell on each machine, only processes with the code, weights, data and packages of the last one count.
-    last = {
-        (process.settings_key, hardware(process.environment)): process.measured_key
-        for process in sorted(processes, key=lambda process: process.started_at)
-    }
-    newest = [process for process in processes if process.measured_key in last.values()]
+    keyed = list(zip(processes, cell_keys(processes), strict=True))
+    ran = sorted(keyed, key=lambda one: one[0].started_at)
+    last = set({(process.settings_key, hardware(process.environment)): key for process, key in ran}.values())
+    newest = [process for process, key in keyed if key in last]
     if num := len(processes) - len(newest):
         notes.append(f"{counted(num, 'process')} left out because of older code, weights, data or packages")
     return RecordSet(name=name, processes=newest, notes=notes)
