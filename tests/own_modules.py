@@ -43,6 +43,13 @@ class NoSize(pl.LightningDataModule):
         return DataLoader(samples(), 8)
 
 
+class Unsized(pl.LightningDataModule):
+    """Its loader has no attribute `batch_size`."""
+
+    def train_dataloader(self):
+        return iter(NoSize.train_dataloader(self))
+
+
 class Several(Data):
     def train_dataloader(self):
         return {"a": super().train_dataloader(), "b": super().train_dataloader()}
@@ -188,6 +195,8 @@ def sets_precision(self, *args):
 Stops = made(Lit, on_train_batch_end=stop)
 Sets = made(Lit, on_fit_start=sets_precision)  # where Lightning's users do
 SetsLater = made(Lit, on_train_batch_start=lambda self, batch, index: sets_precision(self) if index == 2 else None)
+Doubles = made(Lit, on_after_batch_transfer=lambda self, batch, index: [torch.cat([part, part]) for part in batch])
+Halves = made(Lit, on_after_batch_transfer=lambda self, batch, index: [part[:4] for part in batch])
 Predicts = made(Lit, predict_step=lambda self, batch, batch_idx: self(batch[0]).softmax(-1))
 PredictsEncoded = made(Lit, predict_step=lambda self, batch, batch_idx: self(batch.inputs))
 Pools = made(Lit, predict_step=lambda self, batch, batch_idx: self(batch[0]).mean(0, keepdim=True))

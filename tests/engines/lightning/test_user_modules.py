@@ -152,6 +152,7 @@ TARGET, DATA = "model.target=own_modules", "data.target=own_modules"
             f"{DATA}.NoSize: its loader has batch_size=8, not 4. The loader should use the module's batch_size (an "
             "argument or attribute). If a row is not a sample, set model.samples=pkg.count",
         ),
+        ("Lit", "Unsized", {"batch_size": 4}, f"{DATA}.Unsized: its loader has batch_size=8, not 4. The loader should"),
         ("Stops", "Data", {}, "Lightning's loop ended too early"),
         ("Lit", "Several", {}, f"{DATA}.Several: train_dataloader returns several loaders: return one"),
     ],
@@ -175,6 +176,11 @@ def test_samples_are_what_a_function_counts(tmp_path):
     assert row["time_provenance"] == Provenance.estimated
     measurement = measured(tmp_path, data="NoSize", samples="own_modules.ten_times", batch_size=80)
     assert (measurement.num_steady_samples, measurement.num_train_samples) == (80 * STEPS, 80 * 5)
+    measurement = measured(tmp_path, "Halves", data_args={"num": 400})  # an epoch of 50 batches does not end
+    assert (measurement.num_steady_samples, measurement.num_train_samples) == (4 * STEPS, 4 * 50)
+    assert measurement.warnings[0].startswith("most batches have 4 samples, not batch_size=8")
+    measurement = measured(tmp_path, "Doubles")  # two views of each sample
+    assert (measurement.num_steady_samples, measurement.warnings) == (8 * STEPS, [])
     assert measured(tmp_path, "Pools", samples="own_modules.num_labels", mode=Mode.infer).warnings == []
 
 
@@ -222,15 +228,16 @@ def test_its_own_validation_says_when_it_arrived(tmp_path, monkeypatch, target, 
 
 
 @pytest.mark.parametrize(
-    ("module", "has_loader", "problem"),
+    ("module", "has_loader", "epochs", "problem"),
     [
-        ("Lit", True, "target.metric=score: model.target=own_modules.Lit logs "),
-        ("Validates", False, "Lightning ran no validation, which protocol=target needs: define val"),
+        ("Lit", True, 4, "target.metric=score: model.target=own_modules.Lit logs "),
+        ("Validates", False, 4, "Lightning ran no validation, which protocol=target needs: define val"),
+        ("Validates", False, 1, "Lightning ran no validation, which protocol=target needs: define val"),
     ],
 )
-def test_what_it_lacks_is_named(tmp_path, monkeypatch, module, has_loader, problem):
+def test_what_it_lacks_is_named(tmp_path, monkeypatch, module, has_loader, epochs, problem):
     if has_loader:
         monkeypatch.setattr(own_modules.Data, "val_dataloader", own_modules.Validates.val_dataloader)
         monkeypatch.setattr(own_modules.Lit, "validation_step", lambda *_: None)
     with pytest.raises(UserError, match=problem):
-        engine.run(cell_to_goal(module), tmp_path)
+        engine.run(replace(cell_to_goal(module), epochs=epochs), tmp_path)

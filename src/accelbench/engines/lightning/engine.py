@@ -307,12 +307,15 @@ class ModuleRun(NetworkRun):
         flag = self.workload.owner_flag
         if isinstance(loader, dict | list | tuple):
             raise UnsupportedError(f"{flag}: {self.workload.loader} returns several loaders: return one")
+        self.size_of_loader = getattr(loader, "batch_size", None)
+        self._check_size(self.size_of_loader)
+
+    def _check_size(self, found: int | None) -> None:
         size = self.cell.batch_size
-        size_of_loader = getattr(loader, "batch_size", None)
-        if self.count_samples is None and size_of_loader not in (None, size):
+        if self.count_samples is None and found not in (None, size):
             raise UserError(
-                f"{flag}: its loader has batch_size={size_of_loader}, not {size}. The loader should use the module's "
-                "batch_size (an argument or attribute). If a row is not a sample, set model.samples=pkg.count"
+                f"{self.workload.owner_flag}: its loader has batch_size={found}, not {size}. The loader should use the "
+                "module's batch_size (an argument or attribute). If a row is not a sample, set model.samples=pkg.count"
             )
 
     def plan_goal(self, goal: GoalRun) -> None:
@@ -326,12 +329,15 @@ class ModuleRun(NetworkRun):
         """Counts the samples of a batch, after the module's hooks. Raises UserError if there are none.
 
         If `model.samples` is set, this function of the user counts. Otherwise, each row of the batch's first tensor is
-        a sample.
+        a sample. More rows than the loader's `batch_size` are no further samples: a hook has made several of one.
         """
-        count = self.count_samples
+        count, size = self.count_samples, self.cell.batch_size
         num = structure.num_rows(batch) if count is None else counted("model.samples", count, batch)
         if not num:
             raise UserError(f"{self.workload.owner_flag}: a batch has no tensors: set model.samples=pkg.count")
+        if num > size and count is None:
+            self._check_size(self.size_of_loader or num)
+            num = size
         if index == 0:
             self.num_of_epoch = sum(self.sizes[self.epoch_began :])
             self.epoch_began = len(self.sizes)
@@ -378,11 +384,11 @@ class ModuleRun(NetworkRun):
         """Returns a dict from "train" to the number of samples in an epoch. It is empty if the number is unknown.
 
         The number is counted in the last complete epoch. If no epoch was complete, the number is the length of the
-        loader, multiplied by the batch size.
+        loader, multiplied by the usual size of a batch.
         """
         if not self.trains:
             return {}
-        num = self.num_of_epoch or self.trainer.num_training_batches * self.cell.batch_size
+        num = self.num_of_epoch or self.trainer.num_training_batches * mode(self.sizes)
         return {"train": num} if num <= MAX_COUNT else {}
 
     def _count(self) -> Clock[Work]:

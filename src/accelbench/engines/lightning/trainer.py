@@ -215,7 +215,7 @@ class LoopHooks:
                 except StopIteration:
                     self.is_over = True
         if not self.is_over:
-            raise UserError(ENDED)
+            raise UserError(NOT_VALIDATED if self.ask is EVALUATE else ENDED)
 
     # Hooks that Lightning calls.
 
