@@ -420,9 +420,8 @@ def make_ceilings(**changes):
     """Ceilings of a CPU that no cell reaches."""
     from accelbench.schema.ceilings import Ceilings
 
-    values = {"device": "cpu", "device_name": "a CPU", "threads": 2, "launch_s": 1e-6, "seconds": 20.0}
-    values |= {"flops_per_s": dict.fromkeys(Precision, 1e15), "how": dict.fromkeys(Precision, "given")}
-    values |= {"memory_bytes_per_s": 1e15, "measured_at": "2026-11-20T18:00:00.000+00:00"}
+    values = {"device": "cpu", "device_name": "a CPU", "threads": 2, "launch_s": 1e-6}
+    values |= {"flops_per_s": dict.fromkeys(Precision, 1e15), "memory_bytes_per_s": 1e15}
     values |= {"probed": [word.value for word in Precision]}
     return Ceilings(**values | changes)
 

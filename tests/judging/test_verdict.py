@@ -51,7 +51,7 @@ def test_another_device_or_precision_is_not_what_was_asked(cell, ran, why):
     ],
 )
 def test_a_speed_far_above_the_ceiling_is_invalid(ceiling, why):
-    probed = make_ceilings(flops_per_s={"fp32": ceiling}, how={"fp32": "matmul"}, probed=["fp32"])
+    probed = make_ceilings(flops_per_s={"fp32": ceiling}, probed=["fp32"])
     blocks = [Block(num_steps=10, num_samples=320, seconds=0.1)] * 8
     measured = make_measurement(blocks=blocks, work=Work(flops=320_000))
     assert judge(make_cell(batch_size=32), measured, probed) == why

@@ -18,7 +18,7 @@ OTHERS = "others used 1.0 of 2 cores"
 
 
 def ceilings(fp32):
-    return make_ceilings(flops_per_s={"fp32": fp32}, how={"fp32": "matmul"}, probed=["fp32"])
+    return make_ceilings(flops_per_s={"fp32": fp32}, probed=["fp32"])
 
 
 def beside_busy_core(is_busy):

@@ -36,11 +36,8 @@ class Ceilings:
     # true precision -> operations per second. The operations of a convolution are those of its definition, whichever
     # algorithm computes it.
     flops_per_s: Mapping[str, Rate]
-    how: Mapping[str, str]  # true precision -> the fastest operation
     memory_bytes_per_s: Rate  # bytes that the program reads and writes; a cache's additional reads do not count
     launch_s: Seconds  # mean seconds of a tiny operator in a chain of such operators
-    seconds: Seconds  # duration of the probe
-    measured_at: str  # UTC, ISO 8601
     # true precisions that were tried, also those that the device lacks
     probed: list[str] = field(default_factory=list)
 
@@ -63,21 +60,16 @@ class Ceilings:
     def joined(self, other: "Ceilings") -> "Ceilings":
         """Combines two probes of one device. Takes the better value of both, because other load only slows a probe.
 
-        `other` must be the later probe. The result has the `measured_at` of `other`, and the sum of both durations.
+        All other values are those of `other`.
         """
         flops_per_s = {**self.flops_per_s}
-        how = {**self.how}
         for word, rate in other.flops_per_s.items():
-            if rate > flops_per_s.get(word, 0.0):
-                flops_per_s[word] = rate
-                how[word] = other.how[word]
+            flops_per_s[word] = max(rate, flops_per_s.get(word, 0.0))
         return dataclasses.replace(
             other,
             flops_per_s=flops_per_s,
-            how=how,
             memory_bytes_per_s=max(self.memory_bytes_per_s, other.memory_bytes_per_s),
             launch_s=min(self.launch_s, other.launch_s),
-            seconds=self.seconds + other.seconds,
             probed=sorted({*self.probed, *other.probed}),
         )
 

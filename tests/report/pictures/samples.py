@@ -20,7 +20,7 @@ def working(maker, model, precision="fp32", mode=Mode.infer, **changes):
     }
     made = maker.ok(maker.cell(model, precision=precision, mode=mode), 500.0, **changes)
     rates = {"fp32": 1e11, "bf16": 4e11}
-    ceilings = make_ceilings(flops_per_s=rates, how=dict.fromkeys(rates, "matmul"), memory_bytes_per_s=1e10)
+    ceilings = make_ceilings(flops_per_s=rates, memory_bytes_per_s=1e10)
     return dataclasses.replace(made, environment={**made.environment, "ceilings": plain(ceilings)})
 
 

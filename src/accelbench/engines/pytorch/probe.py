@@ -7,7 +7,6 @@ reached 487 GFLOP/s.
 
 import time
 from collections.abc import Callable, Iterable, Iterator
-from datetime import UTC, datetime
 from functools import partial
 from math import prod
 
@@ -52,8 +51,6 @@ def run(device: Device, precisions: Iterable[Precision] = TRUE_PRECISIONS) -> Ce
     The device must be present. The process must do nothing else before or after this call. Precisions for which the
     device has no arithmetic units are skipped.
     """
-    start = time.perf_counter()
-    measured_at = datetime.now(UTC).isoformat(timespec="milliseconds")
     backend, precisions = backend_for(device), list(precisions)
     is_xla = backend.torch_type == "xla"
     if not is_xla:
@@ -68,13 +65,10 @@ def run(device: Device, precisions: Iterable[Precision] = TRUE_PRECISIONS) -> Ce
         device=backend.ran_on(backend.torch_type),
         device_name=backend.device_name() or look(device).name,
         threads=None if is_xla else torch.get_num_threads(),
-        flops_per_s={word: max(kernels.values()) for word, kernels in rates.items() if kernels},
-        how={word: max(kernels, key=kernels.__getitem__) for word, kernels in rates.items() if kernels},
+        flops_per_s={word: max(of_kernels) for word, of_kernels in rates.items() if of_kernels},
         probed=[word.value for word in precisions],
         memory_bytes_per_s=memory,
         launch_s=launch_s,
-        seconds=time.perf_counter() - start,
-        measured_at=measured_at,
     )
 
 
@@ -112,21 +106,21 @@ def _has_units(backend: Backend, precision: Precision) -> bool:
     return precision != Precision.tf32 and (kind, precision) != ("xla", Precision.fp16)
 
 
-def _rates(backend: Backend, precision: Precision, best: Best) -> dict[str, float]:
+def _rates(backend: Backend, precision: Precision, best: Best) -> list[float]:
     """Returns the operations per second of each kernel in each of its shapes. A multiply-add counts as two."""
     backend.prepare(allow_tf32=precision == Precision.tf32)
     torch.backends.cudnn.benchmark = True  # cuDNN searches for the fastest algorithm, which `prepare` has disabled
     device = backend.device()
     dtype = DTYPES[precision]
-    rates = {}
-    for name, kernel, sizes in kernels(dtype, device):
+    rates = []
+    for kernel, sizes in kernels(dtype, device):
         for left, right in sizes:
             try:
                 seconds = best(kernel(_drawn(left, dtype, device), _drawn(right, dtype, device)))
             # The kernel does not exist for this dtype or in this release, or memory is too small.
             except (RuntimeError, NotImplementedError, AttributeError, TypeError):
                 break
-            rates[f"{name} {'x'.join(map(str, left))}"] = 2 * prod(left) * prod(right) / right[1] / seconds
+            rates.append(2 * prod(left) * prod(right) / right[1] / seconds)
             if seconds > MAX_CALL_S:
                 break
     return rates
@@ -157,21 +151,21 @@ def _launch_s(backend: Backend, best: Best) -> float:
     return best(chain) / NUM_LAUNCHES
 
 
-def kernels(dtype: torch.dtype, device: torch.device) -> Iterator[tuple[str, Kernel, list[Shapes]]]:
-    """Yields the name of each kernel for the device, the kernel, and its shapes from small to large."""
+def kernels(dtype: torch.dtype, device: torch.device) -> Iterator[tuple[Kernel, list[Shapes]]]:
+    """Yields each kernel for the device, and its shapes from small to large."""
     squares: list[Shapes] = [((side, side), (side, side)) for side in SIDES.get(device.type, SIDES["cuda"])]
     images: list[Shapes] = []
     for num, channels, side in IMAGES.get(device.type, IMAGES["cuda"]):
         images.append(((num, channels, side, side), (channels, channels, 3, 3)))
     if dtype == torch.int8:
-        yield "oneDNN int8 linear", _int8_linear, squares
+        yield _int8_linear, squares
         return
-    yield "matmul", partial(partial, torch.matmul), squares
+    yield partial(partial, torch.matmul), squares
     if device.type == "cpu":
-        yield "oneDNN linear", _onednn_linear, squares  # for plain fp32 tensors, torch uses MKL
-    yield "conv3x3", partial(_convolution, torch.contiguous_format), images
+        yield _onednn_linear, squares  # for plain fp32 tensors, torch uses MKL
+    yield partial(_convolution, torch.contiguous_format), images
     if device.type != "xla":
-        yield "conv3x3 channels_last", partial(_convolution, torch.channels_last), images
+        yield partial(_convolution, torch.channels_last), images
 
 
 def _onednn_linear(inputs: Tensor, weight: Tensor) -> Call:
