@@ -16,10 +16,12 @@ from accelbench.schema.vocab import Status
 from report.conftest import Maker
 
 
-def sweep(here, name, rate, modified_s):
+def sweep(here, name, modified_s, status=Status.ok):
     """A sweep of one cell."""
     maker = Maker()
-    folder = maker.suite(here / "runs", [maker.ok(maker.cell(suite=name), rate)])
+    cell = maker.cell(suite=name)
+    record = maker.ok(cell, 1000) if status == Status.ok else maker.record(cell, status, reason="no keras")
+    folder = maker.suite(here / "runs", [record])
     for path in folder.iterdir():
         os.utime(path, (modified_s, modified_s))
     return folder
@@ -29,15 +31,6 @@ def chosen(place):
     """The folder that is read, and the line that names it."""
     console = Console(file=io.StringIO(), width=200)
     return default_folder(place, console), console.file.getvalue().rstrip()
-
-
-def skipped(here, name, modified_s):
-    """A sweep of one cell that was skipped."""
-    maker = Maker()
-    folder = maker.suite(here / "runs", [maker.record(maker.cell(suite=name), Status.skipped, reason="no keras")])
-    for path in folder.iterdir():
-        os.utime(path, (modified_s, modified_s))
-    return folder
 
 
 NEWEST = "Records: runs/new, the newest in runs/ with an ok cell"
@@ -51,10 +44,10 @@ def test_the_default_is_results_in_a_project_and_else_the_newest_run_with_an_ok_
         with pytest.raises(UserError) as raised:
             chosen(each)
         assert str(raised.value) == f"{NOT_FOUND}{MEASURE}"
-    old = sweep(here, "old", 1000, 1000)
+    old = sweep(here, "old", 1000)
     assert chosen(place) == ("runs/old", "Records: runs/old, the newest in runs/ with an ok cell")
     assert chosen(outside) == ("runs/old", "Records: runs/old, the newest in runs/ with an ok cell")
-    sweep(here, "new", 2000, 2000)
+    sweep(here, "new", 2000)
     (here / "runs" / "theirs").mkdir()
     (here / "runs" / "theirs" / "plan.json").write_text("{}")
     assert chosen(outside) == ("runs/new", NEWEST)
@@ -66,7 +59,7 @@ def test_the_default_is_results_in_a_project_and_else_the_newest_run_with_an_ok_
 def test_a_newer_run_whose_cells_were_all_skipped_is_passed_over(here, command, capsys):
     maker = Maker()
     maker.suite(here / "runs", [maker.ok(maker.cell(batch_size=size), 10 * size) for size in (8, 32)])
-    skipped(here, "newer", 4e9)
+    sweep(here, "newer", 4e9, Status.skipped)
     passed_over = "Records: runs/nets, the newest in runs/ with an ok cell"
     assert main(command.split()) == 0
     assert passed_over in capsys.readouterr().out.replace("\n", " ")
@@ -111,7 +104,7 @@ def test_names_are_no_markup_and_records_that_are_not_shown_are_counted(here):
 
 
 def test_a_bundle_without_claims_is_not_measured_and_the_message_names_what_to_type(here, capsys):
-    sweep(here, "mine", 1000, 1000)
+    sweep(here, "mine", 1000)
     assert main(["bundle", "--out", "mine.zip"]) == 0
     assert main(["replay", "mine.zip"]) == 2
     assert capsys.readouterr().err == (

@@ -189,29 +189,3 @@ def test_many_jobs_are_behind_a_button_and_without_a_script_the_rows_are_a_table
         assert table.text.count("net15 infer PyTorch bf16 128 3.00 PyTorch fp32 2.") == 1
     finally:
         browser.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": False})
-
-
-@pytest.mark.browser
-def test_the_first_screen_has_few_words(opened, maker) -> None:
-    browser = opened(jobs(maker, 20))
-    before, first, whole = browser.execute_script(WORDS)
-    assert before <= 85
-    assert first <= 290
-    assert whole <= 1600
-
-
-# The words that are seen: before the first mark, on the first screen, and on the whole page.
-WORDS = """
-const seen = [];
-const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
-const first = document.querySelector("#picture .setting").getBoundingClientRect().top;
-while (walker.nextNode()) {
-  const range = document.createRange();
-  range.selectNodeContents(walker.currentNode);
-  const box = range.getBoundingClientRect(), words = walker.currentNode.data.split(/\\s+/).filter(Boolean).length;
-  const isSeen = box.width && box.height && box.right > 0 && walker.currentNode.parentElement.checkVisibility();
-  if (isSeen) seen.push([(box.top + box.bottom) / 2, words]);
-}
-const sum = limit => seen.filter(([middle]) => middle < limit).reduce((all, [, words]) => all + words, 0);
-return [sum(first), sum(innerHeight), sum(Infinity)];
-"""

@@ -37,13 +37,7 @@ def test_sweeps_are_read_at_any_depth_by_name_and_told_apart(tmp_path: Path, mak
     assert list(found) == sorted(found)
 
 
-@pytest.mark.parametrize(
-    "spoil",
-    [
-        *({"schema_version": 99}, {"record": "../../elsewhere"}),
-        None,
-    ],
-)
+@pytest.mark.parametrize("spoil", [{"schema_version": 99}, {"record": "../../elsewhere"}, None])
 def test_a_plan_that_cannot_be_read_is_named_and_its_records_are_shown(tmp_path: Path, maker, spoil) -> None:
     records = [maker.ok(maker.cell(epochs=epochs), 10) for epochs in (1, 2, 4)]
     path = maker.suite(tmp_path / "results", records) / "plan.json"

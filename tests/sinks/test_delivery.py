@@ -71,12 +71,9 @@ def test_sync_asks_once_for_the_runs_of_a_suite_with_many_sweeps(monkeypatch):
 @pytest.mark.parametrize(
     ("text", "shown"),
     [
-        ("API request to https://me:s3cret@host:80/api failed", "API request to https://me:***@host:80/api failed"),
-        ("'postgresql+psycopg2://me:p@ss/w:rd@host/db'", "'postgresql+psycopg2://me:***@host/db'"),
-        ("http://me@host:80, sqlite:////a/b.db, http://host:80: ask a@b", None),
         ("\n\x1b[31mred\x07\u202e", r"\x1b[31mred\x07\u202e"),
         ("x" * 285 + "http://me:s3cret@host", "x" * 285 + "http://me:***@…"),  # masked before it is cut
     ],
 )
 def test_what_a_server_says_is_safe_to_print_and_shows_no_password(text, shown):
-    assert one_line(RuntimeError(text)) == (shown or text)
+    assert one_line(RuntimeError(text)) == shown
