@@ -32,8 +32,8 @@ def too_few(batch_size):
 
 
 def overflows(output, batch):
-    """Finite in fp32; in fp16 the squares are beyond its range."""
-    return (5000 * output).square().mean() / 5000
+    """Finite in fp32. In fp16, the square of 300 is beyond its range, however much was trained."""
+    return output.square().mean() + (300 + 0 * output).square().mean()
 
 
 # Optimisers.
