@@ -102,7 +102,7 @@ def measure(
     pipeline = vocab.Pipeline.host
     if is_function:
         if batch is not None or loss is not None or (mode, precision) != ("infer", "fp32"):
-            raise UserError("measure: batch, mode, precision and loss are for a torch.nn.Module, not for a function")
+            raise UserError("measure: batch, mode, precision and loss need an object of torch.nn.Module, such as Net()")
     else:
         from accelbench.engines.pytorch.structure import tensors_in  # not at the top: it imports torch
 
@@ -156,7 +156,7 @@ def measure(
     try:
         load(Cell, plain(cell))
     except ValueError as problem:
-        raise UserError(f"measure: {problem}") from None
+        raise UserError(f"measure: {problem}".replace("batch_size", "samples")) from None
     if (reason := support.why_not(cell, look(cell.device))) is not None:
         raise UserError(reason)
     return _measured(cell, {argument: _pickled(argument, value) for argument, value in sent.items()}, is_function)

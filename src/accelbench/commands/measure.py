@@ -116,6 +116,8 @@ def run(chosen: Namespace, console: Console) -> int:
     """Composes the words with Hydra, and measures the cells."""
     if chosen.resolve and not chosen.cfg:
         raise UserError("--resolve: needs --cfg")
+    if [chosen.multirun, chosen.cfg is not None, chosen.info is not None].count(True) > 1:
+        raise UserError("-m, --cfg, --info: only one of these can be used")
     flags = []
     for name in ("cfg", "package", "info", "config_dir", "resolve", "hydra_help"):
         word = f"--{name.replace('_', '-')}"

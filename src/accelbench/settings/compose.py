@@ -252,6 +252,8 @@ def run_hydra(measure: Callable[..., object], flags: Sequence[str], words: Seque
             f"hydra/launcher={launcher}: only accelbench's launcher is allowed, because it runs one cell after "
             "another: leave hydra/launcher out. To use several machines, add executor=slurm or executor=ray"
         )
+    if {"suite", "hydra/sweeper"} <= values.keys():  # only accelbench's sweeper reads suites
+        raise UserError("hydra/sweeper: can't be combined with suite=: leave one of the two out")
     main = hydra.main(config_path=str(project.workplace().conf), config_name="config", version_base="1.3")(measure)
     os.environ["HYDRA_FULL_ERROR"] = "1"  # so that Hydra raises its errors, which `cli` translates
     before = sys.argv
