@@ -42,16 +42,18 @@ def test_when_the_time_is_over_the_largest_that_fits_is_told(project, monkeypatc
     def swept(cells, options, console, *, hosts, show):
         assert options.tracking == "none"
         assert all((cell.protocol, cell.steps, cell.breakdown_s) == (Protocol.steps, 1, 0) for cell in cells)
-        return SweepResult(project / "runs/new", [record_of(cell) for cell in cells])
+        assert options.out in (None, str(project / "runs/mine/new"))
+        return SweepResult(project / "runs/mine/new", [record_of(cell) for cell in cells])
 
     monkeypatch.setattr(largest_batch.run, "run", swept)
     console = Console(file=io.StringIO(), width=200)
     assert largest_batch.find(make_cell(batch_size=4), OPTIONS, console, None, 7.0) == 0
-    assert console.file.getvalue().splitlines()[1:4] == [
+    assert console.file.getvalue().splitlines()[1:] == [
         "4 samples, 2 s: fits, which takes 1.8 GB",
         "8 samples, 4 s: fits, which takes 2.6 GB",
         "The largest batch that fits: 8, which takes 2.6 GB; 16 was not tried: "
         "it takes about 8 s, longer than the rest of --budget (default: 1m).",
+        "Records of the tries: runs/mine/new",
     ]
 
 

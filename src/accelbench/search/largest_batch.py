@@ -18,7 +18,7 @@ from accelbench.errors import UserError
 from accelbench.grid.plan import data_of, skip_reason
 from accelbench.isolation.hosts import Hosts
 from accelbench.presentation import say
-from accelbench.project import workplace
+from accelbench.project import shown, workplace
 from accelbench.schema.cell import Cell
 from accelbench.schema.record import Record
 from accelbench.schema.vocab import MODULE, Device, Mode, Pipeline, Protocol, Status
@@ -93,7 +93,7 @@ def find(cell: Cell, options: SweepOptions, console: Console, hosts: Hosts, budg
             break
         done = run.run([replace(step, batch_size=batch)], options, quiet, hosts=hosts, show=lambda result: None)
         done.check_request()
-        options = replace(options, out=str(done.folder.relative_to(done.folder.parents[1])))
+        options = replace(options, out=str(done.folder))
         (record,) = done.records
         outcome = f"{record.status}: {record.reason}"
         if record.status == Status.ok:
@@ -112,7 +112,7 @@ def find(cell: Cell, options: SweepOptions, console: Console, hosts: Hosts, budg
         batch = next_batch(fits, fails, room, most)
         takes_s = record.wall_s * max(1.0, (batch or 0) / fits) if fits else 0.0
     say(console, f"The largest batch that fits: {largest}; {why}.")
-    say(console, f"Records of the tries: {options.out}")
+    say(console, f"Records of the tries: {shown(done.folder)}")
     return 0 if fits else 1
 
 
