@@ -163,11 +163,10 @@ def _show(options: "SweepOptions", console: Console, result: "SweepResult") -> N
     "plan",
     "show a sweep's cells, how long it takes, and what it skips",
     flag("-m", "--multirun", help="has no effect: every combination is planned"),
-    flag("--check", help="also build each network, and run a batch through it, without measuring"),
     flag("--cells", help="name every cell, however many they are"),
     flag("--json", help="print each cell as a line of JSON, for `python -m accelbench.worker`"),
     WORDS,
-    usage="[--check] [--cells] [--json] [name=value ...]",
+    usage="[--cells] [--json] [name=value ...]",
     description="Takes the settings of `accelbench run` (`accelbench run --help` lists them); -m is implied.",
     takes_settings=True,
 )
@@ -201,8 +200,6 @@ def plan(chosen: Namespace, console: Console) -> int:
         labels = [item.label for item in of_reason[:num_listed]]
         more = f" and {len(of_reason) - num_listed} more" if len(of_reason) > num_listed else ""
         say(console, "", f"skip {len(of_reason)}: {reason}", f"  {', '.join(labels)}{more}")
-    if chosen.check:
-        _check(runs, console, place)
     return 0
 
 
@@ -216,28 +213,3 @@ def _planned(cells: "Sequence[Cell]", place: Workplace) -> "list[Planned]":
     names = labels(cells)
     planned = {cell.id: Planned.of(cell, "", why_skipped(cell, *images), names[cell.id]) for cell in cells}
     return in_order(planned.values())
-
-
-def _check(planned: "Sequence[Planned]", console: Console, place: Workplace) -> None:
-    """Builds and runs each network of the cells once, except accelbench's own. Raises UserError."""
-    from accelbench import lock
-    from accelbench.isolation.hosts import Hosts
-    from accelbench.schema.vocab import Library, Status
-    from accelbench.sweep.session import prepare_missing
-
-    first: dict[object, Planned] = {}
-    for item in planned:
-        cell = item.cell
-        if cell.model.library != Library.accelbench:
-            first.setdefault((cell.engine, cell.python, str(cell.model), cell.mode), item)
-    lines = []
-    with lock.hold_measuring(partial(say, console)), Hosts() as hosts:
-        for item in first.values():
-            data = item.cell.data
-            prepare_missing(place, data, console)
-            outcome = hosts.check(item.cell, place.data / data.name)
-            if outcome.status == Status.failed:  # not for lack of time or memory
-                lines.append(f"{item.label}: {outcome.reason}")
-    if lines:
-        raise UserError("\n  ".join(["these cells can't run:", *lines]))
-    say(console, f"Checked {counted(len(first), 'network')}: found no mistake.")

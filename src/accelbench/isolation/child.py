@@ -77,8 +77,6 @@ def respond(request: Request) -> Outcome:
         match request.do:
             case Do.run:
                 answer = _measured(engine, request)
-            case Do.check if hasattr(engine, "check"):  # engines that run only accelbench's networks need no check
-                engine.check(cell, data_folder)
             case Do.export:
                 engine.export(cell, data_folder, Path(request.paths["exported"]))
             case Do.probe:

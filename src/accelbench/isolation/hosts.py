@@ -96,10 +96,6 @@ class Hosts:
                     return outcome
         return self._host(spec).ask(request)
 
-    def check(self, cell: Cell, data_folder: Path) -> Outcome:
-        """Checks that the cell's network runs on a batch. The check runs in a fresh process."""
-        return self._ask(cell, do=Do.check, data_folder=str(data_folder))
-
     def can_probe(self, cell: Cell) -> bool:
         return self._spec_of(cell).prober is not None
 

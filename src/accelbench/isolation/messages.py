@@ -18,8 +18,8 @@ from accelbench.schema.text import MAX_REASON, beginning, ending, summary
 from accelbench.schema.vocab import Precision
 
 T = TypeVar("T")
-# The actions: measure a cell, check that its network runs, export it, probe its device's ceilings.
-Do = StrEnum("Do", ["run", "check", "export", "probe"])
+# The actions: measure a cell, export its network, probe its device's ceilings.
+Do = StrEnum("Do", ["run", "export", "probe"])
 
 
 @dataclass(frozen=True, kw_only=True)

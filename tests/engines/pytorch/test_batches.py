@@ -16,7 +16,6 @@ from marks import IGNORES_LIGHTNINGS_WARNINGS, slow
 
 pytestmark = IGNORES_LIGHTNINGS_WARNINGS
 OWN, TWO, LOSS = "own_code", ("TwoInputs", "two_inputs"), "sum_of_squares"
-ONCE_MEASURED = ("protocol=fit", "channels_last")  # mistakes that a check does not find
 TWO_STEPS = {"protocol": Protocol.steps, "warmup": 1, "steps": 2}
 
 
@@ -104,9 +103,8 @@ def test_samples_are_what_a_function_counts(tmp_path):
     ],
 )
 def test_a_mistake_is_one_sentence_that_names_the_setting(tmp_path, asked, changes, message):
-    for call in (engine.run,) if message.startswith(ONCE_MEASURED) else (engine.check, engine.run):
-        with pytest.raises((UserError, UnsupportedError), match=f"^{re.escape(message)}"):
-            call(own_cell(*asked, **changes), tmp_path)
+    with pytest.raises((UserError, UnsupportedError), match=f"^{re.escape(message)}"):
+        engine.run(own_cell(*asked, **changes), tmp_path)
 
 
 @pytest.mark.gpu

@@ -46,7 +46,6 @@ def cell(spec, **changes):
 
 def measured(tmp_path, spec, **changes):
     asked = cell(spec, **changes)
-    engine.check(asked, tmp_path)
     measurement = engine.run(asked, tmp_path)
     assert (judge(asked, measurement), measurement.warnings, measurement.tokens_per_sample) == (None, [], 16)
     assert measurement.notes[0] == "transformers' attention: sdpa"
@@ -119,6 +118,5 @@ def test_batches_have_the_labels_of_their_task_and_no_special_ids():
     ],
 )
 def test_a_mistake_is_one_sentence_that_names_the_setting(tmp_path, spec, message):
-    for call in (engine.run, engine.check):
-        with pytest.raises(UserError, match=f"^{re.escape(message)}"):
-            call(cell(spec), tmp_path)
+    with pytest.raises(UserError, match=f"^{re.escape(message)}"):
+        engine.run(cell(spec), tmp_path)

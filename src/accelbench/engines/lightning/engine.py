@@ -52,12 +52,6 @@ def run(cell: Cell, data_folder: Path, weights: Path | None = None, requests: Pa
     return engine.run(cell, data_folder, weights, requests, kind)
 
 
-def check(cell: Cell, data_folder: Path) -> None:
-    """Checks the network as `pytorch.engine.check` does. Does not check a LightningModule, which needs a Trainer."""
-    if cell.model.library != Library.lightning:
-        engine.check(cell, data_folder)
-
-
 class Wrapped(pl.LightningModule):  # type: ignore[misc]
     """A LightningModule that wraps the network and the task of a run, as a user of Lightning would write it."""
 

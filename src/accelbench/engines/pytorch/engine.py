@@ -3,7 +3,7 @@
 import re
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from itertools import chain, repeat
 from pathlib import Path
@@ -21,8 +21,6 @@ from accelbench.engines.pytorch.flops import (
     Counter,
     busiest,
     count,
-    run_counted,
-    run_hollow,
 )
 from accelbench.engines.pytorch.generate import GenerateWorkload
 from accelbench.engines.pytorch.module import (
@@ -46,16 +44,13 @@ from accelbench.engines.pytorch.precision import (
 from accelbench.engines.pytorch.ranks import RankReport, Ranks, differences, joined
 from accelbench.engines.pytorch.weights import saved
 from accelbench.engines.served import powers_up_to
-from accelbench.errors import UnsupportedError, UserError
 from accelbench.measuring.checks import WEIGHTS
 from accelbench.measuring.clock import NUM_INFER_EPOCHS, Clock, breakdown, has_time_for_phases
-from accelbench.schema.cell import Cell, Options
+from accelbench.schema.cell import Cell
 from accelbench.schema.measurement import Measurement, Observed, Work
-from accelbench.schema.vocab import Device, Library, Mode, Precision, Span
+from accelbench.schema.vocab import Span
 
 OF_DTYPES = re.compile("dtype|Double|Float|Half|scalar type")  # matches torch's errors about dtypes
-# Mistakes in names, imports and arguments: they fail on all devices, in all precisions.
-EVERYWHERE = (ImportError, SyntaxError, NameError, AttributeError, TypeError)
 
 
 def run(
@@ -85,51 +80,6 @@ def run(
     if measurement is None or weights is None:
         return measurement
     return saved(measurement, cell_run.network, weights)
-
-
-def check(cell: Cell, data_folder: Path) -> None:
-    """Runs one step of the cell's network, to check that the network runs.
-
-    The first try uses fake tensors, which have shapes but no contents. It takes almost no time, but fails if the
-    network needs the contents of tensors. The second try runs on the CPU in fp32. For inference on the CPU, there is
-    only the second try, because it takes less time than the imports that fake tensors need.
-
-    Raises an error only if it would also occur in the cell: UserError, UnsupportedError, `EVERYWHERE`, or any error of
-    the second try if the cell runs on the CPU in fp32.
-    """
-    if cell.mode == Mode.generate:  # only two new tokens, but as many positions
-        generate = cell.generate
-        num = generate.prompt_tokens + generate.new_tokens
-        cell = replace(cell, generate=replace(generate, prompt_tokens=num - 2, new_tokens=2))
-    on_cpu = replace(cell, device=Device.cpu, devices=1, precision=Precision.fp32, options=Options())
-    try:
-        _run_once(on_cpu, data_folder, fakes=(cell.device, cell.mode) != (Device.cpu, Mode.infer))
-    except (UserError, UnsupportedError, *EVERYWHERE):
-        raise
-    except Exception:
-        if (cell.device, cell.precision) == (Device.cpu, Precision.fp32):
-            raise
-
-
-def _run_once(cell: Cell, data_folder: Path, *, fakes: bool) -> None:
-    workload = workload_of(cell, data_folder, Backend(), Ranks(1))
-    network = workload.build()
-    batch = next(iter(workload.feed))
-    if cell.mode == Mode.train:
-        zoo.check_trainable(network, cell.model)
-    if fakes:
-        with suppress(Exception):  # the second try decides
-            output, _ = run_hollow(cell, network, workload.task, batch)
-            workload.check_first(output)
-            return
-    try:
-        output, _ = run_counted(cell, network, workload.task, batch)
-        workload.check_first(output)
-    except Exception as error:
-        if isinstance(workload, Images) and cell.model.library == Library.custom:
-            shape = tuple(batch[0].shape)
-            error.add_note(f"the network got images of shape {shape}: for different inputs, set model.batch")
-        raise
 
 
 class Run(NetworkOutputs):

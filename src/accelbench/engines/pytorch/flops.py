@@ -67,28 +67,23 @@ PICKING = {"index", "_unsafe_index", "index_select", "gather", "embedding"}
 
 
 def count(cell: Cell, network: nn.Module, task: Any, batch: Any) -> Work:
-    """Counts the work of one step of `cell`. If this fails, all counts are None, and `uncounted` has the reason."""
+    """Counts the work of one step of `cell`. If this fails, all counts are None, and `uncounted` has the reason.
+
+    The step runs with fake tensors, which have no contents: a copy of the network, and a batch with the shapes and
+    dtypes of `batch`. The copy has the same hooks as the network. So the engine must remove its own hooks first.
+    """
     if cell.mode == Mode.generate:
         return Work(uncounted=[OF_GENERATION])
     try:
-        return run_hollow(cell, network, task, batch)[1]
+        with _fake_tensors():
+            fake = mapped(batch, lambda part: _empty(part, part.dtype))
+            return _counted(cell, _hollow(network, STORED_DTYPES[cell.precision]), task, fake)
     except Exception as error:  # a user's network may raise anything
         return not_counted(error)
 
 
-def run_hollow(cell: Cell, network: nn.Module, task: Any, batch: Any) -> tuple[Any, Work]:
-    """Calls `run_counted` with fake tensors: a copy of the network, and a batch with the shapes and dtypes of `batch`.
-
-    The copy has the same hooks as the network. So the engine must remove its own hooks from the network first. If the
-    network needs the contents of tensors, it may raise any exception.
-    """
-    dtype = STORED_DTYPES[cell.precision]
-    with _fake_tensors():
-        return run_counted(cell, _hollow(network, dtype), task, mapped(batch, lambda part: _empty(part, part.dtype)))
-
-
-def run_counted(cell: Cell, network: nn.Module, task: Any, batch: Any) -> tuple[Any, Work]:
-    """Runs one step of `cell` on the CPU. Returns the output and the work of the step.
+def _counted(cell: Cell, network: nn.Module, task: Any, batch: Any) -> Work:
+    """Runs one step of `cell` on the CPU. Returns the work of the step.
 
     The work of a training step is the work of the forward pass, the loss, the backward pass and the optimiser. The
     optimiser runs twice, and only its second step is counted, because its first step creates its state. The gradient
@@ -106,28 +101,29 @@ def run_counted(cell: Cell, network: nn.Module, task: Any, batch: Any) -> tuple[
     counter = Counter()
     with counter:
         with context:
-            output, loss = task.train(network, batch)
+            _, loss = task.train(network, batch)
         loss.backward()
     optimizer = new_optimizer(cell.model, network)
     if needs_closure(optimizer):
-        return output, Work(uncounted=[OF_CLOSURES])
+        return Work(uncounted=[OF_CLOSURES])
     optimizer.step()  # creates its state
     with counter:
         optimizer.step()
-    return output, counter.work()
+    return counter.work()
 
 
-def _inferred(network: nn.Module, task: Any, batch: Any) -> tuple[Any, Work]:
+def _inferred(network: nn.Module, task: Any, batch: Any) -> Work:
     try:
         with torch.no_grad():
             inputs = mapped(batch, Tensor.clone)  # copies: the network may change its inputs
             with Counter() as counter:
-                return task.infer(network, inputs), counter.work()
+                task.infer(network, inputs)
     except RuntimeError as error:
         if not needs_gradients(error):
             raise
         with Counter() as counter:
-            return task.infer(network, batch), counter.work()
+            task.infer(network, batch)
+    return counter.work()
 
 
 def needs_gradients(error: Exception) -> bool:
