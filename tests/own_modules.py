@@ -44,7 +44,7 @@ class NoSize(pl.LightningDataModule):
 
 
 class Unsized(pl.LightningDataModule):
-    """Its loader has no attribute `batch_size`."""
+    """Its loader has no attribute `batch_size`, and batches for only one epoch."""
 
     def train_dataloader(self):
         return iter(NoSize.train_dataloader(self))

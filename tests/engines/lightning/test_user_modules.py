@@ -153,6 +153,7 @@ TARGET, DATA = "model.target=own_modules", "data.target=own_modules"
             "argument or attribute). If a row is not a sample, set model.samples=pkg.count",
         ),
         ("Lit", "Unsized", {"batch_size": 4}, f"{DATA}.Unsized: its loader has batch_size=8, not 4. The loader should"),
+        ("Lit", "Unsized", {}, "Lightning's loop ended too early: it got no batch"),  # after its only epoch
         ("Stops", "Data", {}, "Lightning's loop ended too early"),
         ("Lit", "Several", {}, f"{DATA}.Several: train_dataloader returns several loaders: return one"),
     ],

@@ -197,6 +197,7 @@ class LoopHooks:
         self.clock = cell_run.conduct()
         self.profiler = PhaseProfiler()
         self.num_steps = 0  # steps that have ended
+        self._num_before = -1  # steps that ended before this epoch
         self.outputs: Any = None  # outputs of the last step
         self.ask = Ask()
         self.is_over = False
@@ -222,6 +223,11 @@ class LoopHooks:
     def on_train_start(self, trainer: Any, module: Any) -> None:
         self.trainer = trainer
         self._advance(None)
+
+    def on_train_epoch_start(self, *_: Any) -> None:
+        if self.num_steps == self._num_before:  # Lightning would run empty epochs without an end
+            raise UserError(ENDED)
+        self._num_before = self.num_steps
 
     def on_train_batch_start(self, trainer: Any, module: Any, batch: Any, batch_idx: int) -> None:
         if self.ask is EVALUATE:
