@@ -117,7 +117,7 @@ def test_a_training_to_a_target_has_when_it_reached_it(seconds, told):
     record = replace(record, measurement=replace(record.measurement, evaluation=TESTED))
     _, speed, figures, *_ = lines(card_of(record))
     assert (speed, "test accuracy 83.8 %" in figures.split("   ")) == (told, True)
-    assert details(record, summarise(record))[-1] == "test accuracy 83.8 %"
+    assert details(summarise(record))[-1] == "test accuracy 83.8 %"
 
 
 @pytest.mark.parametrize("status", [Status.invalid, Status.failed, Status.skipped])

@@ -202,8 +202,8 @@ def device_names(environment: Mapping[str, Any]) -> list[str]:
 
 def node_of(environment: Mapping[str, Any]) -> str | None:
     """Returns the name of the cluster node that a cell ran on. Returns None for a single machine."""
-    name = environment.get("node", {}).get("name")
-    return None if name is None else str(name)
+    name: str | None = environment.get("node", {}).get("name")
+    return name
 
 
 def with_bounds(column: str, value: float | None, bounds: tuple[float | None, float | None] | None) -> Row:

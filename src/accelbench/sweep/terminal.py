@@ -184,7 +184,7 @@ class JobLines:
             )
         else:
             line.append(self._speed(process, row))
-        for word in details(record, row):
+        for word in details(row):
             if len(line) + len(word) + 2 <= self.width:
                 line.append(f"  {word}")
         line.rstrip()
@@ -211,15 +211,12 @@ class JobLines:
         return Job(in_order, setting_key(in_order[0].cell)).gain_of(cell)  # `jobs` would take long for each line
 
 
-def details(record: Record, row: Row) -> list[str]:
+def details(row: Row) -> list[str]:
     """Returns an ok cell's numbers other than the speed, as short texts."""
     p50_ms, accuracy = row["latency_p50_ms"], row["accuracy"]
-    words = [token_times(row)]
-    if not words[0] and p50_ms is not None:
-        words = [f"{significant(p50_ms)} ms"]
-    if accuracy is not None:
-        words.append(f"test accuracy {significant(100 * accuracy)} %")
-    return list(filter(None, words))
+    step = "" if p50_ms is None else f"{significant(p50_ms)} ms"
+    learned = "" if accuracy is None else f"test accuracy {significant(100 * accuracy)} %"
+    return list(filter(None, [token_times(row) or step, learned]))
 
 
 def _words(cell: Cell, label: str) -> list[str]:
@@ -283,13 +280,7 @@ def show_answers(answered: Sequence[Job], console: Console) -> None:
         console.print()
         for line in headline.of_one(job, console.width, MAX_CELLS):
             say(console, line)
-        for line in remarks(job):
-            say(console, line)
-
-
-def remarks(job: Job) -> Iterator[Text]:
-    """Yields a remark on the fastest cell, and its doubts."""
-    if job.remark:
-        yield Text(job.remark)
-    for text in warnings_of(job.fastest.row):
-        yield Text(f"Doubt about the fastest: {text}", "yellow")
+        if job.remark:
+            say(console, job.remark)
+        for text in warnings_of(job.fastest.row):
+            say(console, f"Doubt about the fastest: {text}", "yellow")
