@@ -12,7 +12,6 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from multiprocessing import connection
 from pathlib import Path
 
@@ -28,7 +27,7 @@ def end_with_parent() -> None:
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
-@contextmanager
+@contextlib.contextmanager
 def ending_as_ctrl_c() -> Iterator[None]:
     """Makes SIGTERM raise KeyboardInterrupt inside the context. Works only in the main thread."""
     with contextlib.ExitStack() as stack:
@@ -85,7 +84,7 @@ RUN_VARIABLE = "ACCELBENCH_RUN"
 MAX_PATH_BYTES = 107 - len("/pymp-xxxxxxxx/listener-xxxxxxxx")
 
 
-@contextmanager
+@contextlib.contextmanager
 def scratch_folder() -> Iterator[Path]:
     """Yields a new temporary folder for this process and its children. Removes the folder at the end of the context.
 

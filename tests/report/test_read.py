@@ -64,7 +64,7 @@ def test_a_folder_in_which_nothing_can_be_read_costs_only_itself(tmp_path: Path,
     (results / "bad").mkdir()
     (results / "bad/plan.json").write_text("{")
     found = {sweep.folder: sweep for sweep in sweeps.read_all(results)}
-    assert len(found["good"].records) == 1
+    assert len(found["good"].planned) == 1
     assert found["bad"].cells == []
     assert "not a readable plan" in found["bad"].notes[0]
     record.write(maker.ok(maker.cell(), 10), results / "bad").write_text("{")

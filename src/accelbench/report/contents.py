@@ -1,7 +1,7 @@
 """The contents of the report's page, whatever the format."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import islice
@@ -62,7 +62,7 @@ class Page:
     unmeasured: Counter[tuple[str, str]]  # how many cells have no numbers, by outcome and reason
     questions: list[QuestionSection]  # users' questions, each with a sentence and a chart
     notes: list[str]  # about records that are not shown
-    counts: dict[str, int]  # number of cells by outcome, without zeros
+    counts: dict[str, int]  # number of cells by outcome, ok first, without zeros
     when: tuple[str, str] | None  # the first and the last start, UTC; None if nothing has run
     missing: Table | None  # a row for each reason why cells are not ok
     environments: list[tuple[str, str]]  # (what, description) of the machine, the versions and the code
@@ -94,11 +94,12 @@ def compose(
     topics = notices(cells)
     if extension and (studies := extension.headline(sweeps)):
         topics["Studies"] = studies
-    records = [record for sweep in sweeps for record in sweep.records]
-    ran = [record for record in records if record.status != Status.skipped]
+    records = [process.record for sweep in sweeps for process in sweep.planned]
+    ran = [record for record in records if record and record.status != Status.skipped]
     starts = [record.started_at for record in ran]
     notes = [note for sweep in sweeps for note in sweep.notes]
     notes += price_notes((cell.row for cell in cells), costs)
+    nums = Counter(cell.outcome for cell in cells)
     sections = []
     for sweep in [*sweeps, *(extension.unmeasured(sweeps) if extension else ())]:
         if sweep.answers or any(cell.is_ok for cell in sweep.cells) or (extension and sweep.study):
@@ -117,7 +118,7 @@ def compose(
         unmeasured=unmeasured(cells),
         questions=questions(cells, every),
         notes=notes,
-        counts=outcome_counts(cells),
+        counts={word: nums[word] for word in (Status.ok, *ORDER) if nums[word]},
         when=(_minute(min(starts)), _minute(max(starts))) if starts else None,
         missing=reasons(cells),
         environments=list(_environments(ran)),
@@ -175,12 +176,6 @@ def _flat(value: object) -> str:
     if isinstance(value, list):
         return "; ".join(_flat(each) for each in value)
     return str(value)
-
-
-def outcome_counts(cells: Iterable[MeasuredCell]) -> dict[str, int]:
-    """Outcome -> number of cells, ok first."""
-    nums = Counter(cell.outcome for cell in cells)
-    return {word: nums[word] for word in (Status.ok, *ORDER) if nums[word]}
 
 
 def reasons(cells: Sequence[MeasuredCell]) -> Table | None:

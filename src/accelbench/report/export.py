@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
 EFFICIENCY = "scaling_efficiency"  # the last column of cells.csv
-CELLS, PROCESSES = "cells.csv", "processes.csv"
 MODES = {Mode.train: "training", Mode.infer: "inference", Mode.generate: "generation"}
 MAX_NAME = 1024 - 9  # characters of a benchmark's name in Bencher; 9 are for a dash and a part of a key
 
@@ -215,7 +214,7 @@ def frame(rows: Iterable[Row]) -> "pd.DataFrame":
 
 def tables(sweeps: Sequence[Sweep]) -> dict[str, Iterator[Row]]:
     """Maps the names cells.csv and processes.csv to their rows."""
-    return {CELLS: cell_rows(sweeps), PROCESSES: process_rows(cells_in(sweeps))}
+    return {"cells.csv": cell_rows(sweeps), "processes.csv": process_rows(cells_in(sweeps))}
 
 
 def everything(sweeps: Sequence[Sweep]) -> str:

@@ -23,9 +23,11 @@ from accelbench.stats.order_statistics import median
 MAX_VALUES = 4  # of a setting that the sentence names, at most
 # Phases in which the device waits.
 WAITING = (Phase.data_wait, Phase.copy_in, Phase.copy_out, Phase.framework)
-LIMITS = ("limit_ms", "limit_percentile")
 # Drawn columns of a probe.
-DRAWN = ("offered_per_s", "verdict", "miss_share", *LIMITS, *(f"request_p{each}_ms" for each in (50, 90, 99, 999)))
+_DRAWN = """
+offered_per_s verdict miss_share limit_ms limit_percentile request_p50_ms request_p90_ms request_p99_ms request_p999_ms
+"""
+DRAWN = _DRAWN.split()
 
 
 class Line(NamedTuple):

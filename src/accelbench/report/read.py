@@ -17,7 +17,7 @@ from accelbench.presentation import counted
 from accelbench.project import CONFIRMED, PARAMS, PLAN, RECORDS, RESULTS
 from accelbench.schema import plan_file
 from accelbench.schema.plan_file import RaceFile, read_race
-from accelbench.schema.record import Record, listed
+from accelbench.schema.record import listed
 from accelbench.schema.record import read_all as read_records
 from accelbench.schema.serialize import changed, grouped
 from accelbench.schema.text import clean
@@ -44,11 +44,6 @@ class Sweep:
     # Sentences about unreadable records, records that the plan does not name, and a missing plan.
     notes: list[str] = field(default_factory=list)
     unread: list[str] = field(default_factory=list)  # a line for each record, or whole folder, that can't be read
-
-    @property
-    def records(self) -> list[Record]:
-        """The records of the planned processes that have run."""
-        return [process.record for process in self.planned if process.record is not None]
 
     @property
     def planned(self) -> list[Process]:

@@ -13,7 +13,7 @@ from accelbench.schema.record import TRACKING, UNTRACKED, Record
 from accelbench.schema.serialize import grouped
 from accelbench.schema.vocab import Status
 from accelbench.sinks.location import one_line, unreachable
-from accelbench.sinks.mlflow_fields import key_of, ran
+from accelbench.sinks.mlflow_fields import ran, start_ms
 
 TRACKERS = ("mlflow", UNTRACKED)
 
@@ -108,7 +108,10 @@ def sync(root: Path, sweeps: Iterable[Sequence[Process]], *, has_all: bool = Fal
             tracked = [process for process in processes if has_all or process.environment.get(TRACKING) != UNTRACKED]
             for suite, of_suite in grouped(tracked, lambda process: process.cell.suite).items():
                 known = delivered(suite) if ran(of_suite) else set()
-                missing = [process.path for process in ran(of_suite) if process.path and key_of(process) not in known]
+                missing = []
+                for process in ran(of_suite):
+                    if process.path and (process.name, start_ms(process)) not in known:
+                        missing.append(process.path)
                 for record in records.read_all(missing):
                     num_delivered += store.deliver(record)
                 if missing:

@@ -90,11 +90,6 @@ def start_ms(of: Record | Process) -> int:
     return round(datetime.fromisoformat(of.started_at).timestamp() * 1000)
 
 
-def key_of(of: Record | Process) -> Key:
-    """Returns the key of the run that belongs to a record or a process."""
-    return of.name, start_ms(of)
-
-
 def ran(processes: Iterable[Process]) -> list[Process]:
     """The processes that have a record and were not skipped."""
     return [process for process in processes if process.record and process.record.status != Status.skipped]
