@@ -144,7 +144,7 @@ class Prober:
     def after(self, cell: Cell, measured: Measurement | None, label: str) -> Ceilings | None:
         """Returns the ceilings of the cell's device after the cell `label` ran. Returns None if they are unknown.
 
-        The device is probed again, once in a sweep, if an ok and undisturbed cell was faster than its ceiling.
+        The device is probed again, once in a sweep, if a cell was faster than its ceiling.
         """
         key = _probed(cell)
         share = None if measured is None else share_of_ceiling(cell, measured, self.known.get(key))
