@@ -26,7 +26,7 @@ PHASES = {Phase.forward: [0.0502] * 8, Phase.backward: [0.047] * 8, Phase.optimi
 CHECKED = ["weights", "outputs"]
 TESTED = Evaluation(num_samples=500, seconds=0.1, loss=0.5, accuracy=0.838)
 STAND_IN = Data(name="mnist", digest="0" * 64, source="drawn digits", stand_in=True)
-CEILINGS = {"ceilings": plain(make_ceilings(flops_per_s={Precision.fp32: 542e9}, how={Precision.fp32: "given"}))}
+CEILINGS = {"ceilings": plain(make_ceilings(flops_per_s={Precision.fp32: 542e9}))}
 # Uneven blocks, so that the speed has an interval.
 BLOCKS = [Block(num_steps=10, num_samples=320, seconds=0.1 + late) for late in (0.0, 0.002, 0.004, 0.012) * 3]
 
