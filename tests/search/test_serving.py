@@ -110,6 +110,11 @@ def test_what_can_not_be_served_is_said_at_once(fault, reason, searched, project
     assert len(list(plan_file.read_planned(project / "runs/mine"))) == len(written(project))
 
 
+def test_workers_that_slow_each_other_down_do_not_show_how_long_a_lone_request_takes(searched):
+    _, text = searched(settings(1, server=Server(latency_ms=15.0, workers=4)), budget_s=45.0)  # 100/s in all
+    assert "no rate keeps the limit" not in text
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [

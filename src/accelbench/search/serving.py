@@ -197,14 +197,14 @@ class _Search(BaseSearch):
         """Measures the requests/s if all requests are issued at the start.
 
         Returns None if this can't be measured, or if even a lone request takes longer than the limit. A lone request
-        takes no less time than a request takes on average in full batches.
+        takes no less time than a request takes on average when all workers compute full batches.
         """
         asked = item.cell.server
         server = Server(duration_s=FIRST_S, workers=asked.workers)
         serving = _serving(self._measure(self._process(item, protocol=Protocol.offline, server=server)))
         if serving is None or not serving.served_per_s:
             return None
-        alone_ms = 1e3 * asked.workers / serving.served_per_s
+        alone_ms = 1e3 / serving.served_per_s
         if alone_ms > asked.latency_ms:
             took = f"a request takes at least {significant(alone_ms)} ms"
             self.session.say(f"{item.label}: no rate keeps the limit of {asked.latency_ms:g} ms: {took}")
