@@ -125,6 +125,12 @@ def test_a_slip_names_the_words_to_type(words, typed, capsys, own):
     assert typed in complaint(words.split(), capsys, own)
 
 
+def test_a_file_of_conf_that_is_no_yaml_is_named_with_the_line(capsys, project):
+    (project / "conf/model/mine.yaml").write_text("name: mlp\nargs: [\n")
+    told = complaint(["plan", "model=mine"], capsys, project)
+    assert f'in "{project}/conf/model/mine.yaml", line 3' in told
+
+
 def test_outside_a_project_there_are_no_suites_and_a_file_in_the_place_of_runs_is_named(capsys, project, here):
     (here / "params.yaml").write_text("train: {suites: 3}\n")
     told = complaint(["-m", "suite=mnist_networks"], capsys, here)

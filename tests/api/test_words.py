@@ -35,6 +35,7 @@ def test_settings_become_the_words_of_the_command_line(settings, values, words):
             "run: expects words such as 'model=cnn', not a Flatten: use measure for a network",
         ),
         ("--batch-size 8", {}, "--batch-size: is a flag of the command line: use settings, such as batch_size=32"),
+        ("model=cnn 'out=x", {}, "not readable as words (No closing quotation)"),
         ("", {"batch_size": (8, 16)}, "batch_size: Value '[8, 16]' of type"),
     ],
 )

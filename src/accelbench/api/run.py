@@ -2,7 +2,6 @@
 
 import json
 import re
-import shlex
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -77,7 +76,9 @@ def words_of(settings: str | Sequence[str], values: Mapping[str, Any]) -> list[s
         raise UserError(
             f"run: expects words such as 'model=cnn', not a {type(settings).__name__}: use measure for a network"
         )
-    words = shlex.split(settings) if isinstance(settings, str) else list(settings)
+    from accelbench.settings.compose import words_in  # not at the top: it imports Hydra
+
+    words = words_in(settings) if isinstance(settings, str) else list(settings)
     for word in words:
         if word.startswith("-") and word not in MULTIRUN:
             raise UserError(f"{word}: is a flag of the command line: use settings, such as batch_size=32")

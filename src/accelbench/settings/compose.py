@@ -18,6 +18,7 @@ from hydra.errors import HydraException, MissingConfigException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from omegaconf.resolvers import oc
+from yaml import YAMLError
 
 from accelbench import project
 from accelbench.devices.registry import fastest_for
@@ -280,6 +281,8 @@ def user_error_behind(error: BaseException) -> UserError | None:
             _, group, name = re.split("((?:hydra/)?[^/]+)/", cause.missing_cfg_file, maxsplit=1)
             more = [f"a library's network, such as torchvision model.name={name}"] if group == "model" else []
             return UnknownChoiceError(group, name, [*cause.options, *more])
+    if isinstance(error, YAMLError):  # it names the file and the line
+        return UserError(" ".join(str(error).split()))
     if isinstance(error, FileNotFoundError) and error.filename is None:  # `os.getcwd` raised it
         return UserError("the current folder was removed: change to another folder")
     if isinstance(error, OSError) and error.errno in REFUSED:
