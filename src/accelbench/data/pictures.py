@@ -204,8 +204,8 @@ def convert(source: Path, classes: Sequence[str] | None, side: int, folder: Path
             return convert(Path(place), classes, side, folder, max_images=max_images)
     names = []
     for above, folders, files in os.walk(source, onerror=_refuse):
-        paths = [os.path.join(above, name) for name in folders + files]
-        names += [os.path.relpath(path, source) for path in paths if os.path.islink(path) or not os.path.isdir(path)]
+        links = [name for name in folders if os.path.islink(os.path.join(above, name))]
+        names += [os.path.relpath(os.path.join(above, name), source) for name in files + links]
     class_names, pictures, surplus = find(names, classes)
     splits = divide(pictures)
     part = ""

@@ -149,3 +149,18 @@ print(weights.grad.cpu().tolist())
 @pytest.mark.slow
 def test_xla_averages_the_gradients_within_the_step(printed):
     assert printed(IMPORTS + REDUCE) == ["True", "[2.0, 2.0, 2.0]"]
+
+
+PLACED = """
+backend = backend_for(Device.xla_cpu)
+backend.prepare(allow_tf32=False)
+network = torch.nn.Sequential(torch.nn.Linear(3, 3), torch.nn.Linear(3, 3))
+network[1].weight = network[0].weight
+network.append(torch.nn.utils.weight_norm(torch.nn.Linear(3, 3)))
+backend.place(network)
+print({weight.device.type for weight in network.parameters()}, network[1].weight is network[0].weight)
+"""
+
+
+def test_a_network_on_xla_shares_its_weights_and_may_hold_references_to_them(printed):
+    assert printed(IMPORTS + PLACED) == ["{'xla'} True"]

@@ -304,9 +304,15 @@ class Xla(Backend):
         return output
 
     def place(self, network: nn.Module) -> nn.Module:
-        """Copies the network to the device. Layers that share a weight still share it, because contents are swapped."""
-        torch.__future__.set_swap_module_params_on_conversion(True)
-        return super().place(network)
+        """Copies the network to the device. torch copies a shared weight once for each layer; they share one again."""
+        first = {id(weight): name for name, weight in network.named_parameters()}
+        every = [(name, first[id(weight)]) for name, weight in network.named_parameters(remove_duplicate=False)]
+        network = super().place(network)
+        for name, source in every:
+            if name != source:
+                owner, _, attribute = name.rpartition(".")
+                setattr(network.get_submodule(owner), attribute, network.get_parameter(source))
+        return network
 
     def in_parallel(self, network: nn.Module) -> nn.Module:
         return network  # `reduce_gradients` averages the gradients

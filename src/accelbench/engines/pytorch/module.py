@@ -168,7 +168,7 @@ class InferStep:
         self.on_host = backend.torch_type == "cpu"  # nothing is copied then
         self.mark: Callable[[Phase], None] = lambda phase: None  # called at the end of each phase
         if self.adds_up:
-            zero = torch.zeros((), dtype=torch.float32, device=backend.device())
+            zero = torch.zeros(1, dtype=torch.float32, device=backend.device())  # the shape of some users' losses
             # float64 on devices that surely support it.
             precise = zero.double() if backend.torch_type in ("cpu", "cuda") else zero
             self.loss_sum = precise
@@ -268,7 +268,7 @@ class EpochStep(TrainStep):
     def note(self, output: Tensor, loss: Tensor, batch: Any) -> None:
         """Adds the sum of the samples' losses and the number of correct answers to the sums of the epoch."""
         _, labels = batch
-        self.loss_sum += loss.detach().to(self.loss_sum).reshape(()) * len(labels)  # the user's may be of shape (1,)
+        self.loss_sum += loss.detach().to(self.loss_sum) * len(labels)
         if not self.task.reconstructs:
             self.num_right += (self.task.answers(output.detach()) == labels).sum()
 
@@ -298,7 +298,7 @@ class TestStep(InferStep):
             batch = (inputs[:num], labels[:num])
             for function, total in ((task.own_loss, self.loss_sum), (task.own_metric, self.metric_sum)):
                 if function is not None:
-                    total += num * torch.as_tensor(function(unpadded, batch)).to(total).reshape(())
+                    total += num * torch.as_tensor(function(unpadded, batch)).to(total)
         if not task.reconstructs and isinstance(output, Tensor) and output.dim() == 2:
             self.num_right += (task.answers(output) == labels).sum()
         self.backend.end_step()
