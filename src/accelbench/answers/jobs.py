@@ -111,9 +111,13 @@ class Job:
 
         Returns None if there is no such reference cell, or if the cell itself is the reference cell.
         """
-        alike = [other for other in self.cells if other.cell.batch_size == cell.cell.batch_size]
-        reference = next(filter(self.is_reference, alike), None)
+        reference = self._references.get(cell.cell.batch_size)
         return None if reference is None or self.is_reference(cell) else gap(cell, reference)
+
+    @cached_property
+    def _references(self) -> dict[int, MeasuredCell]:
+        """Batch size -> its reference cell."""
+        return {cell.cell.batch_size: cell for cell in reversed(self.cells) if self.is_reference(cell)}
 
     @cached_property
     def gains(self) -> list[Gap]:
