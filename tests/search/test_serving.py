@@ -60,7 +60,7 @@ def test_a_search_ends_with_a_sentence_and_records_that_say_the_same(searched, p
     assert "400 requests/s, p99 30.0 ms, sure pass: p99 at most 50 ms" in text
     assert re.search(r"Not probed \(in brackets: requests/s if all arrive at once\): .*\(100\)", text)
     assert len({probe.process.measurement.serving.seed for probe in best.probes}) == len(best.probes)
-    assert len(sweep.records) == len(written(project)) == len(best.probes) + 2  # offline for each
+    assert len(sweep.planned) == len(written(project)) == len(best.probes) + 2  # offline for each
     before = written(project)
     assert searched(settings(1, 8))[0] == 0
     assert written(project) == before
