@@ -124,9 +124,9 @@ def probe(device: Device) -> None:
         problem(f"nothing was probed: {outcome.reason}")
         return
     for word, rate in found.flops_per_s.items():
-        figure(f"{word:<6} {rate / 1e12:>9.4g} TFLOP/s by {found.how[word]}")
+        figure(f"{word:<6} {rate / 1e12:>9.4g} TFLOP/s")
     figure(f"memory {found.memory_bytes_per_s / 1e9:>9,.0f} GB/s")
-    figure(f"launch {found.launch_s * 1e6:>9.2f} us; the probe took {found.seconds:.0f} s")
+    figure(f"launch {found.launch_s * 1e6:>9.2f} us")
     for word in wanted:
         if word not in found.flops_per_s:
             problem(f"{word}: no kernel ran")
