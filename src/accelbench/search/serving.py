@@ -49,6 +49,7 @@ LONGER = 2.0  # maximum of a probe's duration divided by the longest earlier one
 # `LEAST` and at most `MOST` of the rate. Above the rate, where waiting times vary more, it is multiplied by `ABOVE`.
 DISTANCE, LEAST, MOST, ABOVE = 0.2, 0.05, 0.3, 0.6
 TOLERANCE = 1.05  # the search ends if the upper bound, divided by the lower bound, is at most this
+HALVED = 1.4  # if a failed probe's rate is this many times that of the highest pass, the rate between them is next
 OVERLOAD = 1.1  # multiple of the offline throughput at which the queue surely grows
 ROUNDED = 1.02  # multiple of the minimum seconds, since rates and seconds are rounded to three digits
 MAX_INVALID = 3  # a setting is given up after this number of invalid probes in a row (for example with late requests)
@@ -83,6 +84,8 @@ class Candidate:
         # 1 / percentile falls about linearly with the rate. It is 0 where the queue grows.
         rate, load = near[0].rate, near[0].load
         beyond = [(probe.rate, probe.load) for probe in by_rate if probe.rate > rate and probe.load > 1 >= load]
+        if beyond and beyond[0][0] > HALVED * rate:  # too far apart for a line: latency may rise only shortly before
+            return math.sqrt(rate * beyond[0][0])
         far_rate, far_load = beyond[0] if beyond else (max(self.offline, OVERLOAD * rate), math.inf)
         return max(rate / 2, rate + (far_rate - rate) * (1 - load) / (1 - load / far_load))
 
