@@ -75,6 +75,7 @@ def test_after_it_is_answered_the_report_is_sure_or_says_that_it_cannot_tell(pro
     assert len(measured) == 12
     assert {run.data.tags["cell"] for run in measured} == {cell.measured_key for cell in found.cells}
     assert "Question 1 of 1" in console.file.getvalue()
+    assert f"is {cells[0].label} or {cells[1].label} faster?" in console.file.getvalue()  # the reference comes first
 
     monkeypatch.setattr(pipeline.params, "suite_names", lambda root: ["test"])
     monkeypatch.setattr(pipeline.params, "confirm_s", lambda root: 0.0)  # no question is asked any more

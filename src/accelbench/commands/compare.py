@@ -1,5 +1,6 @@
 """`accelbench compare`, `regressions`, `bisect` and `selfcheck`: is B as fast as A, and which commit changed it?"""
 
+import math
 from argparse import Namespace
 from dataclasses import replace
 from pathlib import Path
@@ -24,6 +25,7 @@ from accelbench.commands.command import (
     words_of,
 )
 from accelbench.errors import UserError
+from accelbench.presentation import duration
 from accelbench.rules import Rule
 from accelbench.schema.vocab import UNEXPECTED
 
@@ -123,10 +125,11 @@ def _measure_top(chosen: Namespace, console: Console) -> int:
     say_notes(console, sweeps)
     name = project.shown(folder)
     if not questions:
-        raise UserError(
-            f"{name}: no two cells to compare: no job has two ok cells, they are interleaved already, or their "
-            "comparison takes longer than --budget (default: 5m)"
-        )
+        too_long = top.questions(sweeps, math.inf)
+        why = "no fastest cell of a job has another ok cell of its batch size that is not interleaved with it yet"
+        if too_long:
+            why = f"--budget is too short: the comparison takes about {duration(top.cost_s(too_long[0]))}"
+        raise UserError(f"{name}: no two cells to compare: {why}")
     with Hosts() as hosts:
         records = top.answer(questions, read.confirmed_of(folder), console, hosts)
     say(console, f"Counted by: accelbench best {name}")

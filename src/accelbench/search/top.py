@@ -52,7 +52,8 @@ def answer(chosen: Sequence[Gap], folder: Path, console: Console, hosts: Hosts) 
     folder.mkdir(exist_ok=True)
     records = []
     for number, lead in enumerate(chosen, 1):
-        first, second = lead.first, lead.second
+        # The reference was measured before the other cell, so that lines compare the other cell with the reference.
+        first, second = sorted((lead.first, lead.second), key=lambda cell: cell.started_at)
         title = f"{first.label} or {second.label}"
         took = f"({2 * MIN_PROCESSES} cells, interleaved, about {duration(cost_s(lead))})"
         say(console, f"\nQuestion {number} of {len(chosen)} {took}: is {title} faster?", "bold")
