@@ -54,7 +54,7 @@ class Process:
     name: str  # of the record, `<cell_id>-<identity8>`
     label: str  # a short name, which no other process of its sweep has
     record: Record | None  # None if it has not run yet, or if its record can't be read
-    problem: str | None = None  # why its record can't be read; None if it can, or if there is none
+    problem: str | None = None  # why its record can't be read; None for a readable or missing record
     costs: Mapping[Device, Cost] = field(default_factory=dict)  # the user's prices and power of each device
     is_confirming: bool = False  # whether it ran interleaved with another cell, to decide which is faster
     is_older: bool = False  # whether its cell was measured again later, with other code, weights or data

@@ -47,7 +47,7 @@ class Bar(NamedTuple):
 
 
 def summary(jobs: Sequence[Job], cells: Sequence[MeasuredCell], width: int) -> Iterator[Text]:
-    """Yields lines about all `cells`, some of which may have no results. `jobs` were computed from these cells."""
+    """Yields lines about all `cells`, also cells without results. `jobs` were computed from these cells."""
     yield from of_jobs(jobs, width)
     speeds = beside_speeds(cells)
     if speeds:

@@ -176,7 +176,7 @@ def _about_target(cell: Cell, training: TargetTraining) -> Iterator[Remark]:
 def earliest_hit_s(training: TargetTraining) -> float:
     """Returns the earliest time at which the training can have reached the target.
 
-    This is the end of the last evaluation before the target was reached. If there is none, it is the start of training.
+    This is the end of the last evaluation before the target was reached, or else the start of training.
     """
     if training.hit:
         return training.evaluations[training.hit - 1].ended_s

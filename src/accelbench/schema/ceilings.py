@@ -60,7 +60,7 @@ class Ceilings:
     def joined(self, other: "Ceilings") -> "Ceilings":
         """Combines two probes of one device. Takes the better value of both, because other load only slows a probe.
 
-        All other values are those of `other`.
+        All other values come from `other`.
         """
         flops_per_s = {**self.flops_per_s}
         for word, rate in other.flops_per_s.items():
