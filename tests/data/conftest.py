@@ -1,74 +1,65 @@
 import gzip
 import hashlib
-import os
-from collections.abc import Callable
-from dataclasses import dataclass
+from io import BytesIO
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from PIL import Image
 
+from accelbench.data.arrays import load_split
 from accelbench.data.sets import MNIST_NAMES, like_mnist
 
 SHAPES = dict(zip(MNIST_NAMES, [(6, 4, 3), (6,), (2, 4, 3), (2,)], strict=True))
 
 
-@dataclass(frozen=True)
-class SmallSet:
-    """Four little idx files, written by hand after the format's description."""
+def encoded(image, kind="PNG", **options):
+    content = BytesIO()
+    image.save(content, kind, **options)
+    return content.getvalue()
 
-    sha256: dict[str, str]
-    folder: Path
-    arrays: dict[str, np.ndarray]
 
-    def data_set(self):
-        """Their data set, whose mirror can't be reached."""
-        words = {"title": "Small", "home": "data/Small/raw", "classes": [*"0123456789"]}
-        return like_mnist(*self.sha256.values(), **words, mirror="http://127.0.0.1:9/")
+def write(path, content):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content)
+
+
+def plain(brightness):
+    return encoded(Image.new("RGB", (20, 12), (brightness,) * 3))
+
+
+def counts(folder):
+    return {split: np.bincount(load_split(folder, split).labels).tolist() for split in ("train", "test")}
 
 
 @pytest.fixture
-def small(tmp_path: Path) -> SmallSet:
+def small(tmp_path):
+    """Four little idx files, written by hand after the format's description; their mirror can't be reached."""
     rng = np.random.default_rng(0)
-    folder = tmp_path / "small"
-    folder.mkdir()
-    sha256, arrays = {}, {}
+    folder, sha256, arrays = tmp_path / "small", {}, []
     for name, shape in SHAPES.items():
-        arrays[name] = rng.integers(0, 10, shape, dtype=np.uint8)
+        arrays.append(rng.integers(0, 10, shape, dtype=np.uint8))
         header = bytes([0, 0, 8, len(shape)]) + b"".join(length.to_bytes(4, "big") for length in shape)
-        content = header + arrays[name].tobytes()
-        packed = gzip.compress(content)
-        (folder / name).write_bytes(packed)
+        packed = gzip.compress(header + arrays[-1].tobytes())
+        write(folder / name, packed)
         sha256[name] = hashlib.sha256(packed).hexdigest()
-    return SmallSet(sha256, folder, arrays)
+    words = {"title": "Small", "home": "data/Small/raw", "classes": [*"0123456789"]}
+    data_set = like_mnist(*sha256.values(), **words, mirror="http://127.0.0.1:9/")
+    return SimpleNamespace(sha256=sha256, folder=folder, arrays=arrays, data_set=data_set)
 
 
 @pytest.fixture
-def out(tmp_path: Path) -> Path:
-    folder = tmp_path / "out"
-    folder.mkdir()
-    return folder
-
-
-@pytest.fixture(scope="session")
-def shared() -> Callable[[str], Path]:
-    """Gives the folder of a data set's real files, or skips the test."""
-    above = Path(os.environ.get("ACCELBENCH_TEST_DATA", Path(__file__).resolve().parents[3] / "shared" / "data"))
-
-    def find(name: str) -> Path:
-        if not (above / name).is_dir():
-            pytest.skip(f"{name}'s files are not here: set ACCELBENCH_TEST_DATA to the folder above {name}")
-        return above / name
-
-    return find
+def out(tmp_path):
+    (tmp_path / "out").mkdir()
+    return tmp_path / "out"
 
 
 @pytest.fixture
-def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ask_for: Callable[[str], None]) -> Path:
+def project(tmp_path, monkeypatch):
     """An empty project, and the current folder; mirrors can't be reached."""
     root = tmp_path / "project"
-    (root / "conf").mkdir(parents=True)
-    (root / "conf" / "config.yaml").touch()
+    write(root / "conf" / "config.yaml", b"")
     monkeypatch.chdir(root)
     ask_for("auto")
     for variable in ("http_proxy", "https_proxy"):
@@ -76,7 +67,6 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ask_for: Callable[[
     return root
 
 
-@pytest.fixture
-def ask_for() -> Callable[[str], None]:
+def ask_for(source, key="source"):
     """Has the current folder's params.yaml ask for a source."""
-    return lambda source: Path("params.yaml").write_text(f"suites: {{}}\ndata:\n  mnist:\n    source: {source}\n")
+    Path("params.yaml").write_text(f"suites: {{}}\ndata: {{mnist: {{{key}: {source}}}}}\n")

@@ -28,40 +28,38 @@ def mirror(small, monkeypatch):
     """A web server over the small set's files; gives its address."""
     monkeypatch.setenv("no_proxy", "127.0.0.1")
     with ThreadingHTTPServer(("127.0.0.1", 0), partial(Handler, directory=small.folder)) as server:
-        thread = threading.Thread(target=server.serve_forever, args=[0.01])
-        thread.start()
+        threading.Thread(target=server.serve_forever, args=[0.01]).start()
         yield f"http://127.0.0.1:{server.server_port}/"
         server.shutdown()
-        thread.join()
 
 
-def test_fetches_only_what_is_missing_or_damaged(small, mirror, tmp_path):
-    download(small.sha256, mirror, tmp_path / "cache")
-    kept, missing, damaged, _ = (tmp_path / "cache" / name for name in small.sha256)
+def test_fetches_only_what_is_missing_or_damaged(small, mirror, out):
+    download(small.sha256, mirror, out)
+    kept, missing, damaged, _ = (out / name for name in small.sha256)
     before = kept.stat().st_mtime_ns
     missing.unlink()
     damaged.write_bytes(b"half")
-    download(small.sha256, mirror, tmp_path / "cache")
-    assert {path.name: sha256_of(path) for path in (tmp_path / "cache").iterdir()} == small.sha256
+    download(small.sha256, mirror, out)
+    assert {path.name: sha256_of(path) for path in out.iterdir()} == small.sha256
     assert kept.stat().st_mtime_ns == before
 
 
-def test_a_silent_mirror_is_given_up_soon_and_named(small, tmp_path, monkeypatch):
+def test_what_comes_altered_or_breaks_off_is_not_kept(small, mirror, out, monkeypatch):
+    first, second, *_ = small.sha256
+    (small.folder / second).write_bytes(b"<html>Please log in</html>")
+    with pytest.raises(DownloadError, match=rf"{second} arrived altered or incomplete \(26 bytes\)"):
+        download(small.sha256, mirror, out)
+    assert [path.name for path in out.iterdir()] == [first]
+    monkeypatch.setattr(Handler, "breaks_at", 40)
+    with pytest.raises(DownloadError, match=r"arrived altered or incomplete \(40 bytes|IncompleteRead"):
+        download({first: small.sha256[first]}, mirror, out / "other")
+    assert list((out / "other").iterdir()) == []
+
+
+def test_a_silent_mirror_is_given_up_soon_and_named(small, out, monkeypatch):
     monkeypatch.setattr(module, "STALL_S", 0.2)
     monkeypatch.setenv("no_proxy", "127.0.0.1")
     with socket.create_server(("127.0.0.1", 0)) as server:  # it takes the connection and never answers
         silent = f"http://127.0.0.1:{server.getsockname()[1]}/"
         with pytest.raises(DownloadError, match=f"the download failed: {silent}: timed out"):
-            download(small.sha256, silent, tmp_path / "cache")
-
-
-def test_what_comes_altered_or_breaks_off_is_not_kept(small, mirror, tmp_path, monkeypatch):
-    first, second = [*small.sha256][:2]
-    (small.folder / second).write_bytes(b"<html>Please log in</html>")
-    with pytest.raises(DownloadError, match=rf"{second} arrived altered or incomplete \(26 bytes\)"):
-        download(small.sha256, mirror, tmp_path / "cache")
-    assert [path.name for path in (tmp_path / "cache").iterdir()] == [first]
-    monkeypatch.setattr(Handler, "breaks_at", 40)
-    with pytest.raises(DownloadError, match=r"arrived altered or incomplete \(40 bytes|IncompleteRead"):
-        download({first: small.sha256[first]}, mirror, tmp_path / "other")
-    assert list((tmp_path / "other").iterdir()) == []
+            download(small.sha256, silent, out)

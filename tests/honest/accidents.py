@@ -4,27 +4,21 @@ import numpy as np
 import torch
 from torch import nn
 
-from honest.networks import CLASSES, WIDTH, Plain, vectors
+from honest.networks import CLASSES, WIDTH, Plain, having, plain, vectors
 
 
-def deep(layers=6, width=256):
+def deep():
     """Layers that take most of the time of a network."""
-    parts = [nn.Linear(WIDTH, width), nn.Tanh()]
-    for _ in range(layers):
-        parts += [nn.Linear(width, width), nn.Tanh()]
-    parts.append(nn.Linear(width, WIDTH))
+    parts = [nn.Linear(WIDTH, 256), nn.Tanh()]
+    for _ in range(6):
+        parts += [nn.Linear(256, 256), nn.Tanh()]
+    parts.append(nn.Linear(256, WIDTH))
     for layer in parts[::2]:  # so that what comes from the input stays as large
         nn.init.xavier_normal_(layer.weight, 1.5)
     return nn.Sequential(*parts)
 
 
-class Deep(Plain):
-    def __init__(self):
-        super().__init__()
-        self.body = deep()
-
-
-# Batches and losses.
+Deep = having(Plain, body=deep)
 
 
 def too_few(batch_size):
@@ -36,30 +30,16 @@ def overflows(output, batch):
     return output.square().mean() + (300 + 0 * output).square().mean()
 
 
-# Optimisers.
-
-
-def zero_rate(parameters, lr):
-    return torch.optim.SGD(parameters, lr=0.0)
-
-
 def of_another(parameters, lr):
     """Has the weights of a network that was made before."""
     return torch.optim.Adam(Plain().parameters(), lr=lr)
 
 
-def far_too_fast(parameters, lr):
-    return torch.optim.SGD(parameters, lr=1e30)
-
-
-# Precision and device.
-
-
-class HalfInside(Deep):
-    """Computes in half of what was asked for, to save memory."""
-
-    def forward(self, x):
-        return self.head(self.body.bfloat16()(x.bfloat16()).to(x.dtype))
+# Computes in half of what was asked for, to save memory.
+HalfInside = having(Deep, lambda self, x: self.head(self.body.bfloat16()(x.bfloat16()).to(x.dtype)))
+Quantised = having(Plain, body=lambda: torch.ao.quantization.quantize_dynamic(deep(), {nn.Linear}, torch.qint8))
+IgnoresInput = having(Plain, lambda self, x: plain(self, torch.ones_like(x)))
+Detaches = having(Plain, lambda self, x: self.head(self.body(x).detach()))
 
 
 class HalfInBuffer(Plain):
@@ -72,20 +52,6 @@ class HalfInBuffer(Plain):
         output = nn.functional.linear(self.body(x).bfloat16(), self.head.weight.bfloat16()).float()
         self.total.add_(output[0])
         return output
-
-
-class Quantised(Plain):
-    def __init__(self):
-        super().__init__()
-        self.body = torch.ao.quantization.quantize_dynamic(deep(), {nn.Linear}, torch.qint8)
-
-
-# Outputs.
-
-
-class IgnoresInput(Plain):
-    def forward(self, x):
-        return super().forward(torch.ones_like(x))
 
 
 class KeepsFeatures(Deep):
@@ -135,19 +101,12 @@ class KeepsUnseeded(KeepsFeatures):
                 weight.copy_(torch.from_numpy(generator.normal(0, 0.1, weight.shape)))
 
 
-class KeepsClasses(KeepsFeatures):
-    """Numbers of classes are those of the first batch; scores are not."""
-
-    def forward(self, x):
-        return self.head(x), self.features(x).argsort(1)
+# Numbers of classes are those of the first batch; scores are not.
+KeepsClasses = having(KeepsFeatures, lambda self, x: (self.head(x), self.features(x).argsort(1)))
 
 
-class StaysInTraining(Plain):
+class StaysInTraining(having(Plain, norm=lambda: nn.BatchNorm1d(WIDTH))):
     """Its norm uses the statistics of each batch in inference, since train() forgets its argument."""
-
-    def __init__(self):
-        super().__init__()
-        self.norm = nn.BatchNorm1d(WIDTH)
 
     def train(self, mode=True):
         return super().train()
@@ -156,26 +115,14 @@ class StaysInTraining(Plain):
         return super().forward(self.norm(x))
 
 
-# Training.
-
-
-class Detaches(Plain):
-    def forward(self, x):
-        return self.head(self.body(x).detach())
-
-
 class AllFrozen(Plain):
     def __init__(self):
         super().__init__()
         self.requires_grad_(False)
 
 
-class StaysInEval(Plain):
+class StaysInEval(having(Plain, drop=lambda: nn.Dropout(0.5))):
     """A validation between the steps leaves it in evaluation mode."""
-
-    def __init__(self):
-        super().__init__()
-        self.drop = nn.Dropout(0.5)
 
     def forward(self, x):
         self.eval()

@@ -11,36 +11,28 @@ from torch import nn
 from torch.nn import functional
 from torch.utils.data import DataLoader, IterableDataset, TensorDataset
 
-from honest.networks import CLASSES, WIDTH, Plain
+from honest.networks import CLASSES, WIDTH, Plain, having
 from own_modules import made
 
 
 class Data(pl.LightningDataModule):
-    """Vectors, or tokens, and what they should become."""
+    """Vectors, or tokens, and what they should become; each batch is a tuple or a mapping."""
 
-    def __init__(self, batch_size=1, num=64, tokens=False, same=False):
+    def __init__(self, batch_size=1, tokens=False, same=False, mapping=False):
         super().__init__()
-        self.batch_size, self.num, self.tokens, self.same = batch_size, num, tokens, same
+        self.batch_size, self.tokens, self.same, self.mapping = batch_size, tokens, same, mapping
 
     def train_dataloader(self):
         generator = torch.Generator().manual_seed(1)
-        inputs = torch.randn(self.num, WIDTH, generator=generator)
+        inputs = torch.randn(64, WIDTH, generator=generator)
         targets = inputs[:, :CLASSES].clone()
         if self.tokens:
-            inputs = torch.randint(100, (self.num, 8), generator=generator)
+            inputs = torch.randint(100, (64, 8), generator=generator)
         if self.same:
             inputs = torch.full_like(inputs, 7)
-        return DataLoader(TensorDataset(inputs, targets), batch_size=self.batch_size, drop_last=True)
-
-    predict_dataloader = train_dataloader
-
-
-class Mappings(Data):
-    """Each batch is a mapping."""
-
-    def train_dataloader(self):
-        rows = super().train_dataloader().dataset
-        return DataLoader([{"x": x, "target": target} for x, target in rows], batch_size=self.batch_size)
+        rows = TensorDataset(inputs, targets)
+        rows = [{"x": x, "target": target} for x, target in rows] if self.mapping else rows
+        return DataLoader(rows, batch_size=self.batch_size, drop_last=True)
 
     predict_dataloader = train_dataloader
 
@@ -64,10 +56,10 @@ class Numbers(IterableDataset):
 class Stream(pl.LightningDataModule):
     def __init__(self, batch_size=1, num=70, told=None):
         super().__init__()
-        self.batch_size, self.num, self.told = batch_size, num, told
+        self.batch_size, self.rows = batch_size, Numbers(num, told)
 
     def train_dataloader(self):
-        return DataLoader(Numbers(self.num, self.told), batch_size=self.batch_size)
+        return DataLoader(self.rows, batch_size=self.batch_size)
 
 
 class Lit(pl.LightningModule):
@@ -90,20 +82,15 @@ class Lit(pl.LightningModule):
 
 
 class TakesNoWarning(Lit):
-    def __init__(self, *args, **kwargs):
-        super().__init__(*args, **kwargs)
+    def __init__(self):
+        super().__init__()
         warnings.simplefilter("error")
 
 
-class Embeds(Lit):
-    """Takes tokens."""
-
-    def __init__(self):
-        super().__init__()
-        self.embedding = nn.Embedding(100, WIDTH)
-
-    def forward(self, words):
-        return super().forward(self.embedding(words).mean(1))
+# Takes tokens.
+Embeds = having(
+    Lit, lambda self, words: self.net(self.embedding(words).mean(1)), embedding=lambda: nn.Embedding(100, WIDTH)
+)
 
 
 class Manual(Lit):
@@ -121,12 +108,8 @@ class Manual(Lit):
         optimizer.step()
 
 
-class Gan(Manual):
+class Gan(having(Manual, critic=lambda: nn.Linear(CLASSES, 1))):
     """Two optimisers, each of which leaves the other's network as it is; one of them steps at every second batch."""
-
-    def __init__(self):
-        super().__init__()
-        self.critic = nn.Linear(CLASSES, 1)
 
     def configure_optimizers(self):
         made_by = torch.optim.Adam(self.net.parameters(), lr=1e-3)
@@ -173,25 +156,11 @@ class TakesOut(Lit):
 
 
 class ScalesInPlace(Lit):
-    def scaled(self, batch):
+    def predict_step(self, batch, batch_idx):
         return self(batch[0].sub_(0.5).mul_(2))
 
     def training_step(self, batch, batch_idx):
-        return functional.mse_loss(self.scaled(batch), batch[1].clamp_(-1, 1))
-
-    def predict_step(self, batch, batch_idx):
-        return self.scaled(batch)
-
-
-# Accidents.
-
-
-def two_rows(self, batch, *args):
-    return [part[:2] for part in batch]
-
-
-NeverBackward = made(Manual, optimise=lambda self, optimizer, loss, batch_idx: None)
-CropsInTransfer = made(Lit, transfer_batch_to_device=two_rows)
+        return functional.mse_loss(self.predict_step(batch, batch_idx), batch[1].clamp_(-1, 1))
 
 
 class KeepsPrediction(Lit):
@@ -201,3 +170,7 @@ class KeepsPrediction(Lit):
         if self.kept is None:
             self.kept = self(batch[0])
         return self.kept
+
+
+NeverBackward = made(Manual, optimise=lambda self, optimizer, loss, batch_idx: None)
+CropsInTransfer = made(Lit, transfer_batch_to_device=lambda self, batch, *args: [part[:2] for part in batch])

@@ -6,6 +6,7 @@ Each is small, and does one thing that a benchmark may take for a fault, or fail
 import math
 import time
 from collections import deque
+from functools import partial
 
 import torch
 from torch import Tensor, nn
@@ -15,27 +16,24 @@ from torch.utils._pytree import tree_leaves
 WIDTH, CLASSES = 32, 10
 
 
-# Batches.
-
-
-def vectors(batch_size, width=WIDTH):
-    return torch.randn(batch_size, width)
+def vectors(batch_size):
+    return torch.randn(batch_size, WIDTH)
 
 
 def same_vectors(batch_size):
     return torch.randn(batch_size, WIDTH, generator=torch.Generator().manual_seed(5))
 
 
-def sequences(batch_size, length=8):
-    return torch.randn(batch_size, length, WIDTH)
+def sequences(batch_size):
+    return torch.randn(batch_size, 8, WIDTH)
 
 
 def images(batch_size):
     return torch.randn(batch_size, 3, 16, 16)
 
 
-def ids(batch_size, num=100):
-    return torch.randint(num, (batch_size, 12))
+def ids(batch_size):
+    return torch.randint(100, (batch_size, 12))
 
 
 def signals(batch_size):
@@ -79,9 +77,6 @@ def num_sequences(batch):
     return len(batch["lengths"])
 
 
-# Losses.
-
-
 def energy(output, batch):
     """The mean square of all numbers in the output."""
     parts = [leaf for leaf in tree_leaves(output) if isinstance(leaf, Tensor)]
@@ -93,8 +88,7 @@ def classify(output, batch):
 
 
 def pops(output, batch):
-    labels = batch.pop("labels")
-    return functional.cross_entropy(output, labels)
+    return functional.cross_entropy(output, batch.pop("labels"))
 
 
 def separates(output, batch):
@@ -103,30 +97,21 @@ def separates(output, batch):
 
 
 def denoises(output, batch):
-    found, noise = output
-    return functional.mse_loss(found, noise)
+    return functional.mse_loss(*output)
 
 
-# Optimisers.
+lbfgs = partial(torch.optim.LBFGS, max_iter=4)
 
 
-def fast(parameters, lr):
-    return torch.optim.SGD(parameters, lr=0.3)
+def having(base, forward=None, **parts):
+    """A class that differs from `base` in its forward, or has what these functions make."""
 
+    def __init__(self):
+        base.__init__(self)
+        for name, make in parts.items():
+            setattr(self, name, make())
 
-def lbfgs(parameters, lr):
-    return torch.optim.LBFGS(parameters, lr=0.1, max_iter=4)
-
-
-def sparse_adam(parameters, lr):
-    return torch.optim.SparseAdam(list(parameters), lr=lr)
-
-
-def adagrad(parameters, lr):
-    return torch.optim.Adagrad(parameters, lr=lr)
-
-
-# Networks.
+    return type("Made", (base,), {"__init__": __init__, "__module__": __name__, "forward": forward or base.forward})
 
 
 class Plain(nn.Module):
@@ -141,16 +126,16 @@ class Plain(nn.Module):
         return self.head(self.body(x))
 
 
-# Complex numbers.
+plain = Plain.forward
 
 
 class RotaryTable(nn.Module):
     """Attention whose positions are turns by complex numbers in a buffer."""
 
-    def __init__(self, length=8):
+    def __init__(self):
         super().__init__()
         speeds = 100.0 ** -torch.linspace(0, 1, WIDTH // 2)
-        turns = torch.exp(1j * torch.outer(torch.arange(float(length)), speeds))
+        turns = torch.exp(1j * torch.outer(torch.arange(8.0), speeds))
         self.register_buffer("turns", turns.to(torch.complex64), persistent=False)
         self.project, self.head = nn.Linear(WIDTH, 3 * WIDTH), nn.Linear(WIDTH, CLASSES)
 
@@ -188,14 +173,6 @@ class ComplexLayers(nn.Module):
         return self.second(torch.polar(z.abs().tanh(), z.angle()))
 
 
-# Changes of the batch in place.
-
-
-class WhitensInPlace(Plain):
-    def forward(self, x):
-        return super().forward(x.sub_(0.5).div_(2))
-
-
 class Tied(nn.Module):
     """One weight has two names."""
 
@@ -213,28 +190,14 @@ class Parametrised(Plain):
 
     def __init__(self):
         super().__init__()
-        parametrizations = nn.utils.parametrizations
-        self.body[0] = parametrizations.weight_norm(self.body[0])
-        self.head = parametrizations.spectral_norm(self.head)
+        self.body[0] = nn.utils.parametrizations.weight_norm(self.body[0])
+        self.head = nn.utils.parametrizations.spectral_norm(self.head)
 
 
-class HidesTokens(Tied):
-    """Writes a mark over some tokens, drawn at random."""
-
-    def forward(self, words):
-        words.masked_fill_(torch.rand(words.shape) < 0.2, 0)
-        return super().forward(words)
-
-
-class PopsWeight(Plain):
-    """Takes an entry out of a mapping that is its argument."""
-
-    def forward(self, inputs):
-        weight = inputs.pop("weight")
-        return super().forward(inputs["x"] * weight)
-
-
-# Results that are not one row for each sample, or have dimensions that happen to be as long as the batch.
+# Change the batch in place. HidesTokens writes a mark over some tokens, drawn at random.
+WhitensInPlace = having(Plain, lambda self, x: plain(self, x.sub_(0.5).div_(2)))
+HidesTokens = having(Tied, lambda self, words: Tied.forward(self, words.masked_fill_(torch.rand(words.shape) < 0.2, 0)))
+PopsWeight = having(Plain, lambda self, inputs: plain(self, inputs.pop("weight") * inputs["x"]))
 
 
 class Boxes(nn.Module):
@@ -253,37 +216,22 @@ class Boxes(nn.Module):
         return found
 
 
-class FindsNone(Plain):
-    """Nothing is as sure as it asks for."""
-
-    def forward(self, x):
-        return [row[row > 1e9] for row in super().forward(x)]
-
-
 class CellStates(nn.Module):
     """States first, and batches second."""
 
-    def __init__(self, layers=2):
+    def __init__(self):
         super().__init__()
-        self.recurrent = nn.LSTM(WIDTH, 8, num_layers=layers, bidirectional=True)
+        self.recurrent = nn.LSTM(WIDTH, 8, num_layers=2, bidirectional=True)
 
     def forward(self, x):
         output, (hidden, cell) = self.recurrent(x.transpose(0, 1))
         return {"hidden": hidden, "cell": cell, "output": output}
 
 
-class WholeBatch(Plain):
-    """One vector for the batch: the mean over its samples, as networks on sets have it."""
-
-    def forward(self, x):
-        return super().forward(x).mean(0)
-
-
-class Classes(Plain):
-    """Numbers of classes, which are no floating-point numbers."""
-
-    def forward(self, x):
-        return super().forward(x).argmax(1)
+# Nothing is as sure as FindsNone asks for. WholeBatch has one vector for the batch, as networks on sets.
+FindsNone = having(Plain, lambda self, x: [row[row > 1e9] for row in plain(self, x)])
+WholeBatch = having(Plain, lambda self, x: plain(self, x).mean(0))
+Classes = having(Plain, lambda self, x: plain(self, x).argmax(1))  # no floating-point numbers
 
 
 class Hashes(nn.Module):
@@ -298,11 +246,8 @@ class Hashes(nn.Module):
         return self.head(self.embedding(words @ self.factors % 500).mean(1))
 
 
-# Gradients during inference.
-
-
 class Pull(Plain):
-    """The gradient of an energy."""
+    """The gradient of an energy, during inference."""
 
     def pull(self, x):
         (slope,) = torch.autograd.grad(super().forward(x).sum(), x, create_graph=self.training)
@@ -318,86 +263,39 @@ class PullOutside(Pull):
             return self.pull(x.clone().requires_grad_())
 
 
-class PullByFunction(Plain):
-    """The same by torch.func, whose gradients are 0 in inference mode."""
-
-    def forward(self, x):
-        return torch.func.grad(lambda y: super(PullByFunction, self).forward(y).sum())(x)
-
-
-# Numbers that are not finite on purpose.
-
-
-class Forbids(Plain):
-    """Some classes can't be: their scores are -inf."""
-
-    def __init__(self):
-        super().__init__()
-        self.head = nn.Linear(WIDTH, CLASSES + 5)
-        self.register_buffer("forbidden", torch.arange(CLASSES + 5) >= CLASSES)
-
-    def forward(self, x):
-        return super().forward(x).masked_fill(self.forbidden, -math.inf)
-
-
-# Layers that are made late.
-
-
-class LateLayers(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.filters = nn.Sequential(nn.LazyConv2d(8, 3), nn.LazyBatchNorm2d(), nn.ReLU(), nn.Flatten())
-        self.head = nn.LazyLinear(CLASSES)
-
-    def forward(self, image):
-        return self.head(self.filters(image))
-
-
-# Sparse and nested tensors.
-
-
-class SparseWords(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.weight = nn.Parameter(torch.randn(200, CLASSES))
-
-    def forward(self, words):
-        return torch.sparse.mm(words, self.weight)
-
-
-class SparseRows(Plain):
-    """The same by rows, in an attribute."""
-
-    def __init__(self):
-        super().__init__()
-        self.neighbours = (torch.eye(WIDTH) + torch.diag(torch.ones(WIDTH - 1), 1)).to_sparse_csr()
-
-    def forward(self, x):
-        return super().forward((self.neighbours @ x.T).T)
-
-
-class NestedRows(Plain):
-    """Nested tensors are its batches, and padded ones its output."""
-
-    def forward(self, rows):
-        return torch.nested.to_padded_tensor(super().forward(rows), 0.0)
-
-
-# Sparse gradients.
-
-
-class WordVectors(nn.Module):
-    """Its one weight has sparse gradients."""
-
-    def __init__(self):
-        super().__init__()
-        self.embedding = nn.Embedding(2000, 16, sparse=True)
-
-    def forward(self, words):
-        return self.embedding(words).mean(1)
-
-
-# Tensors whose rows are no samples.
+# The same by torch.func, whose gradients are 0 in inference mode.
+PullByFunction = having(Plain, lambda self, x: torch.func.grad(lambda y: plain(self, y).sum())(x))
+# Some classes can't be: their scores are -inf.
+Forbids = having(
+    Plain,
+    lambda self, x: plain(self, x).masked_fill(self.forbidden, -math.inf),
+    head=lambda: nn.Linear(WIDTH, CLASSES + 5),
+    forbidden=lambda: nn.Buffer(torch.arange(CLASSES + 5) >= CLASSES),
+)
+LateLayers = having(
+    nn.Module,
+    lambda self, image: self.head(self.filters(image)),
+    filters=lambda: nn.Sequential(nn.LazyConv2d(8, 3), nn.LazyBatchNorm2d(), nn.ReLU(), nn.Flatten()),
+    head=lambda: nn.LazyLinear(CLASSES),
+)
+SparseWords = having(
+    nn.Module,
+    lambda self, words: torch.sparse.mm(words, self.weight),
+    weight=lambda: nn.Parameter(torch.randn(200, CLASSES)),
+)
+SparseRows = having(
+    Plain,
+    lambda self, x: plain(self, (self.neighbours @ x.T).T),
+    neighbours=lambda: (torch.eye(WIDTH) + torch.diag(torch.ones(WIDTH - 1), 1)).to_sparse_csr(),
+)
+# Nested tensors are its batches, and padded ones its output.
+NestedRows = having(Plain, lambda self, rows: torch.nested.to_padded_tensor(plain(self, rows), 0.0))
+# Its one weight has sparse gradients.
+WordVectors = having(
+    nn.Module,
+    lambda self, words: self.embedding(words).mean(1),
+    embedding=lambda: nn.Embedding(2000, 16, sparse=True),
+)
 
 
 class BagsOfWords(nn.Module):
@@ -448,9 +346,6 @@ def exported():
     return torch.export.export(Plain(), (torch.randn(4, WIDTH),), dynamic_shapes=({0: rows},)).module()
 
 
-# Outputs that hardly move while weights are random.
-
-
 class EmptyCodebook(nn.Module):
     """Its codes are zeros until it has been trained."""
 
@@ -465,15 +360,10 @@ class EmptyCodebook(nn.Module):
 
 
 class ZeroHead(Plain):
-    """Its head begins with zeros."""
-
     def __init__(self):
         super().__init__()
         nn.init.zeros_(self.head.weight)
         nn.init.zeros_(self.head.bias)
-
-
-# Time and memory.
 
 
 class UntilLate(Plain):
@@ -490,18 +380,13 @@ class UntilLate(Plain):
 class OneBuffer(Plain):
     """Writes its output into one buffer."""
 
-    def __init__(self):
-        super().__init__()
-        self.out = None
+    out = None
 
     def forward(self, x):
         answer = super().forward(x)
         if self.out is None or self.out.shape != answer.shape:
             self.out = torch.empty_like(answer)
         return self.out.copy_(answer)
-
-
-# Chance.
 
 
 class Denoises(Plain):
@@ -515,9 +400,6 @@ class Denoises(Plain):
     def forward(self, x):
         kept, noise = self.kept[torch.randint(50, (len(x),))][:, None], torch.randn_like(x)
         return super().forward(kept.sqrt() * x + (1 - kept).sqrt() * noise), noise
-
-
-# State.
 
 
 class RunningMean(Plain):
@@ -541,9 +423,7 @@ class Sleeps(RunningMean):
 class GrowingTable(Plain):
     """Makes its table of positions, a plain attribute, as soon as an input is longer than it."""
 
-    def __init__(self):
-        super().__init__()
-        self.length, self.table = 0, torch.zeros(1)
+    length = 0
 
     def forward(self, x):
         if x.shape[1] > self.length:
@@ -552,12 +432,10 @@ class GrowingTable(Plain):
         return super().forward(x + self.table)
 
 
-class BlendsIn(Plain):
+class BlendsIn(having(Plain, other=lambda: nn.Linear(WIDTH, CLASSES))):
     """A second head comes in little by little, over 20,000 batches, as in networks that grow."""
 
-    def __init__(self):
-        super().__init__()
-        self.other, self.num_batches = nn.Linear(WIDTH, CLASSES), 0
+    num_batches = 0
 
     def forward(self, x):
         self.num_batches += 1
@@ -585,9 +463,7 @@ class BeginsWhite(Plain):
 class Calibrates(Plain):
     """Its scale is the largest number of the first batches."""
 
-    def __init__(self):
-        super().__init__()
-        self.num_batches, self.largest = 0, 0.0
+    num_batches, largest = 0, 0.0
 
     def forward(self, x):
         if self.num_batches < 4:
@@ -596,26 +472,21 @@ class Calibrates(Plain):
         return super().forward(x / self.largest)
 
 
-class WindowMean(Plain):
+class WindowMean(having(Plain, last=lambda: deque(maxlen=8))):
     """Subtracts the mean of the last eight batches."""
-
-    def __init__(self):
-        super().__init__()
-        self.last = deque(maxlen=8)
 
     def forward(self, x):
         self.last.append(x.detach().mean(0))
         return super().forward(x - torch.stack([*self.last]).mean(0))
 
 
-class FrozenBody(Plain):
+class FrozenBody(having(Plain, norm=lambda: nn.BatchNorm1d(WIDTH))):
     """Only its head is trained; its body stays in evaluation mode."""
 
     def __init__(self):
         super().__init__()
-        self.norm = nn.BatchNorm1d(WIDTH)
-        self.body.requires_grad_(False)
-        self.norm.requires_grad_(False)
+        self.requires_grad_(False)
+        self.head.requires_grad_(True)
 
     def train(self, mode=True):
         super().train(mode)
@@ -624,9 +495,6 @@ class FrozenBody(Plain):
 
     def forward(self, x):
         return self.head(self.norm(self.body(x)))
-
-
-# Work that depends on the input.
 
 
 class Experts(Plain):
@@ -647,12 +515,8 @@ class Experts(Plain):
         return super().forward(x + out)
 
 
-class ExitsEarly(Plain):
+class ExitsEarly(having(Plain, more=lambda: nn.ModuleList(nn.Linear(WIDTH, WIDTH) for _ in range(16)))):
     """How many layers it computes depends on the first number of a batch."""
-
-    def __init__(self):
-        super().__init__()
-        self.more = nn.ModuleList(nn.Linear(WIDTH, WIDTH) for _ in range(16))
 
     def forward(self, x):
         features = self.body(x)
@@ -660,9 +524,6 @@ class ExitsEarly(Plain):
             for layer in self.more:
                 features = layer(features).tanh()
         return self.head(features)
-
-
-# Formats.
 
 
 class Doubles(Plain):
