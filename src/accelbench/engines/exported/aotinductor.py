@@ -9,6 +9,7 @@ from torch import Tensor
 from torch.export import ExportedProgram
 
 from accelbench.engines.exported.engine import Compiler, EngineReport, Inputs, skipping
+from accelbench.engines.pytorch.options import empty_cache
 from accelbench.schema.vocab import Precision
 
 FILE = "network.pt2"
@@ -25,13 +26,12 @@ class Compiled(Compiler):
 
         The compiler begins with an empty cache, so that every compilation takes as long as the first one.
         """
-        import torch._inductor.config as inductor
-        from torch._inductor.utils import fresh_cache
-
-        inductor.freezing = self.cell.options.freeze
+        configs = {"freezing": self.cell.options.freeze}
         # no_grad, because inductor treats weights as constants only without gradients.
-        with skipping("AOTInductor"), torch.no_grad(), fresh_cache():
-            path = torch._inductor.aoti_compile_and_package(exported, package_path=str(folder / FILE))
+        with skipping("AOTInductor"), torch.no_grad(), empty_cache():
+            path = torch._inductor.aoti_compile_and_package(
+                exported, package_path=str(folder / FILE), inductor_configs=configs
+            )
         return Path(path)
 
     def load(self, path: Path) -> None:
