@@ -18,12 +18,13 @@ from accelbench.commands.command import load_all
 from accelbench.grid import plan
 from accelbench.isolation import hosts
 from accelbench.isolation.hosts import Hosts
+from accelbench.project import workplace
 from accelbench.schema import plan_file
 from accelbench.schema.serialize import grouped
 from accelbench.schema.vocab import Status
 from accelbench.settings.config import every_setting
 from accelbench.sweep.session import Session
-from fakes import faulty_host, make_project
+from fakes import faulty_host, give_ceilings, make_project
 
 ROOT = Path(__file__).resolve().parents[1]
 COMMANDS = load_all()
@@ -210,6 +211,7 @@ def test_plan_lists_the_cells_what_is_skipped_and_the_time(capsys, project):
 def faulty(own, monkeypatch):
     """A project whose cells are run by the faulty engine."""
     monkeypatch.setattr(hosts, "Hosts", lambda: Hosts(faulty_host))
+    give_ceilings(workplace().cache)
     return own
 
 

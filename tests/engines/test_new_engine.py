@@ -27,8 +27,7 @@ def project(tmp_path):
     copy_package(root, "schema/vocab.py", first, first + WORD)
     folder = root / "src" / "accelbench" / "engines" / "sleep"
     folder.mkdir()
-    for name in ("spec.py", "engine.py"):
-        shutil.copy(FILES / name, folder)
+    shutil.copy(FILES / "engine.py", folder)
     shutil.copy(FILES / "sleep.yaml", root / "conf" / "engine")
     return root
 

@@ -32,9 +32,6 @@ class FakeHosts:
     def __init__(self, *rates, busy=0):
         self.rates, self.busy, self.asked = list(rates), busy, []
 
-    def can_probe(self, cell):
-        return True
-
     def probe(self, cell, precisions):
         self.asked.append(list(precisions))
         if not self.rates:

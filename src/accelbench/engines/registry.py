@@ -1,20 +1,30 @@
 """Describes the host process of a cell: the engine's module, the modules to preload, and the environment variables.
 
-Each engine has a folder beside this file. The folder has the engine's name in `vocab.Engine`. Its `spec.py` defines
-`host_spec(cell) -> HostSpec`, and imports no framework. The engines in `vocab.EXPORTING` share `exported/spec.py`.
+Each engine has a folder beside this file. The folder has the engine's name in `vocab.Engine`. The engines in
+`vocab.EXPORTING` share the folder `exported`. This file imports no framework.
 
 The modules directly in this folder do not import an engine's folder. Therefore a cell uses only its engine's folder
 and the folders that this folder imports. For example, Lightning's folder imports PyTorch's.
 """
 
-import importlib
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
 
 from accelbench.devices import allocators
+from accelbench.devices.gpu import IN_ORDER
 from accelbench.schema.cell import Cell
-from accelbench.schema.vocab import EXPORTING
+from accelbench.schema.vocab import EXPORTING, ON_TORCH, Device, Engine, Library, Mode
 
+SUPERVISOR = "accelbench.isolation.supervisor"
+LIGHT_IMPORT = "accelbench.engines.lightning.light_import"
+NOTE_MALLOC = "accelbench.engines.note_malloc"
+OF_OPTIMIZERS = "torch._dynamo"  # otherwise, torch imports it at an optimiser's first step, which takes a second
+# Packages whose imports take seconds, and start no threads. A host imports them once, if its cells need them.
+SLOW = ("openvino", "pytorch_lightning", "timm", "torchvision", "transformers")
+# Settings that affect only the measurement, not the exported network.
+OF_MEASUREMENT = ("repeat", "epochs", "warmup", "steps", "window", "server", "breakdown_s", "budget_s")
 # Variables that override an engine's precision, threads or backend. They are removed from the process of a cell.
 SUBSTITUTING = {
     "ONEDNN_DEFAULT_FPMATH_MODE",
@@ -48,9 +58,9 @@ class HostSpec:
     """
 
     engine: str  # the module whose `run(cell, data_folder)` measures a cell
-    preload: tuple[str, ...]  # modules that the host imports once, before any fork; they start no threads, use no GPU
+    # modules that the host imports once, before any fork; they start no threads, use no GPU, and may be missing
+    preload: tuple[str, ...]
     environment: Mapping[str, str] = field(default_factory=dict)  # variables that are set before those imports
-    prober: str | None = None  # the module whose `run(device, precisions)` measures the device's ceilings
     exported_as: str | None = None
     python: str | None = None  # the cell's interpreter, if it is not accelbench's
 
@@ -61,8 +71,69 @@ class HostSpec:
 
 
 def host_spec(cell: Cell) -> HostSpec:
-    """Returns the description of the host process for `cell`, with the environment variables of its allocator."""
-    folder = "exported" if cell.engine in EXPORTING else cell.engine
-    spec: HostSpec = importlib.import_module(f"accelbench.engines.{folder}.spec").host_spec(cell)
-    environment = {**spec.environment, **allocators.environment(cell.options.allocator)}
-    return replace(spec, environment=environment, python=cell.python)
+    """Returns the description of the host process for `cell`."""
+    is_exported = cell.engine in EXPORTING
+    engine = f"accelbench.engines.{'exported' if is_exported else cell.engine}.engine"
+    preload: tuple[str, ...] = (SUPERVISOR, engine)
+    environment = dict(allocators.environment(cell.options.allocator))
+    exported_as = None
+    if cell.device == Device.gpu:
+        environment |= IN_ORDER
+    if cell.engine == Engine.keras:
+        environment |= _for_tensorflow(cell)
+    if is_exported or cell.engine in ON_TORCH:
+        preload = _with_torch(cell, engine)
+        environment |= _for_torch(cell)
+    if is_exported:
+        preload = (*preload, f"accelbench.engines.exported.{cell.engine}")
+        # The key has `threads` and the instances that divide them: AOTInductor's code has a fixed number of threads.
+        exported_as = f"{cell.key_without(OF_MEASUREMENT)} {cell.num_instances}"
+    return HostSpec(engine, preload, environment, exported_as, cell.python)
+
+
+def _for_tensorflow(cell: Cell) -> dict[str, str]:
+    environment = {"KERAS_BACKEND": "tensorflow", "TF_CPP_MIN_LOG_LEVEL": "2"}
+    if cell.device == Device.cpu:
+        environment["CUDA_VISIBLE_DEVICES"] = ""  # otherwise TensorFlow searches for GPUs and logs errors
+    if cell.device == Device.gpu:
+        # By default, TensorFlow allocates all memory of the GPU at once, so the peak memory would be unknown.
+        environment["TF_FORCE_GPU_ALLOW_GROWTH"] = "true"
+    return environment
+
+
+def _with_torch(cell: Cell, engine: str) -> tuple[str, ...]:
+    of_lightning = (LIGHT_IMPORT, "pytorch_lightning") if cell.engine == Engine.lightning else ()
+    preload = ["torch", *of_lightning, NOTE_MALLOC, SUPERVISOR, engine]
+    if cell.mode == Mode.train or cell.options.compile:
+        preload.append(OF_OPTIMIZERS)
+    named = _named(*cell.own_code.values())
+    preload += [name for name in SLOW if name in (*named, cell.model.library, cell.engine)]
+    if cell.device == Device.xla_cpu:
+        # Importing torch_xla replaces parts of torch.nn. No cell of this host uses plain torch, so torch_xla may be
+        # preloaded.
+        preload.append("torch_xla")
+    return tuple(preload)
+
+
+def _for_torch(cell: Cell) -> dict[str, str]:
+    environment = {}
+    if cell.model.library == Library.transformers:
+        environment["HF_HUB_OFFLINE"] = "1"  # networks are built only from their configuration
+    if cell.device == Device.tpu:
+        environment["PJRT_DEVICE"] = "TPU"
+    elif cell.device == Device.xla_cpu:
+        environment["PJRT_DEVICE"] = "CPU"
+        environment["CPU_NUM_DEVICES"] = str(cell.devices // cell.num_processes)
+    return environment
+
+
+def _named(*paths: str) -> list[str]:
+    """Returns the packages in `SLOW` whose names occur in the source files of the user's code.
+
+    `paths` are dotted paths, such as `nets.Net`. Their files in this folder are read as text, and not imported.
+    """
+    text = ""
+    for path in paths:
+        with suppress(OSError):
+            text += Path(path.rpartition(".")[0].replace(".", "/") + ".py").read_text(errors="replace")
+    return [name for name in SLOW if name in text]

@@ -34,7 +34,6 @@ from accelbench.schema.vocab import Precision, Status
 MARGIN_S = 60.0
 START_S = 600.0
 PROBE_TIMEOUT_S = 300.0
-CHECK_TIMEOUT_S = 60.0
 MAX_EXPORTS_BYTES = 2 << 30  # exported networks that are kept; the temporary folder may be in memory
 
 
@@ -96,18 +95,17 @@ class Hosts:
                     return outcome
         return self._host(spec).ask(request)
 
-    def can_probe(self, cell: Cell) -> bool:
-        return self._spec_of(cell).prober is not None
-
     def probe(self, cell: Cell, precisions: Sequence[Precision]) -> Outcome:
-        """Measures the peak rates of the cell's device in a fresh process. Call this only if `can_probe(cell)`."""
-        prober = self._spec_of(cell).prober or ""
-        return self._ask(cell, do=Do.probe, engine=prober, precisions=list(precisions), timeout_s=PROBE_TIMEOUT_S)
-
-    def _ask(self, cell: Cell, **fields: Any) -> Outcome:
-        spec = self._spec_of(cell)
-        request = Request(cell=cell, engine=spec.engine, data_folder="", timeout_s=CHECK_TIMEOUT_S)
-        return self._host(spec).ask(replace(request, **fields))
+        """Measures the peak rates of the cell's device in a fresh process. The cell's engine must be PyTorch."""
+        request = Request(
+            cell=cell,
+            engine="accelbench.engines.pytorch.probe",
+            data_folder="",
+            timeout_s=PROBE_TIMEOUT_S,
+            do=Do.probe,
+            precisions=list(precisions),
+        )
+        return self._host(self._spec_of(cell)).ask(request)
 
     def _host(self, spec: HostSpec) -> "_Host":
         host = self._hosts.get(spec.key)

@@ -109,8 +109,6 @@ class Prober:
         """
         device = cell.device
         cell = replace(cell, engine=PROBING_ENGINE, keras=None)
-        if not self.hosts.can_probe(cell):
-            return
         seconds = SECONDS + SECONDS_EACH * len(precisions)
         while True:
             about = f"{', '.join(precisions)}; about {seconds} s, {why}"

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from accelbench.engines.lightning.spec import LIGHT_IMPORT, host_spec
+from accelbench.engines.registry import LIGHT_IMPORT, host_spec
 from accelbench.schema.vocab import Engine
 from fakes import make_cell
 

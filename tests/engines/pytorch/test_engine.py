@@ -195,7 +195,7 @@ def test_a_gpu_runs_every_precision_as_asked(hosts, digits, precision, mode):
 
 COLD = """
 import importlib, pathlib, sys
-from accelbench.engines.pytorch.spec import host_spec
+from accelbench.engines.registry import host_spec
 from fakes import make_cell
 cell = make_cell()
 for module in host_spec(cell).preload:

@@ -8,7 +8,7 @@ import torch
 
 from accelbench.engines.pytorch import engine, zoo
 from accelbench.engines.pytorch.own_batches import NO_LABEL, TokenMaker
-from accelbench.engines.pytorch.spec import host_spec
+from accelbench.engines.registry import host_spec
 from accelbench.errors import UserError
 from accelbench.judging.verdict import judge
 from accelbench.schema.cell import DataSpec, ModelSpec

@@ -20,7 +20,6 @@ from torch import Tensor, nn
 from torch.export import ExportedProgram
 
 from accelbench.data.arrays import load_split
-from accelbench.engines.exported.spec import serves_any_size
 from accelbench.engines.pytorch import zoo
 from accelbench.engines.pytorch.backends import Backend
 from accelbench.engines.pytorch.feed import Feed
@@ -37,7 +36,7 @@ from accelbench.measuring.checks import INTEGERS, Products, word_for
 from accelbench.schema.cell import Cell
 from accelbench.schema.measurement import Answers, Measurement, Observed, Work
 from accelbench.schema.text import beginning, message_of, one_line
-from accelbench.schema.vocab import QUANTIZED, Library, Pipeline, Precision, Weights
+from accelbench.schema.vocab import QUANTIZED, SERVING, Library, Pipeline, Precision, Weights
 
 FILE = "artifact.json"
 MIN_CALIBRATED = 128  # fewest samples for calibration, in full batches
@@ -244,7 +243,8 @@ class _Run(NetworkOutputs):
         compiler = self.compiler
         with torch.no_grad():
             self.workload.check_first(self.workload.task.infer(self.network, self.workload.example()))
-        any_size = serves_any_size(self.cell)
+        # For requests, one network for all batch sizes: an export for each size would take too long.
+        any_size = self.cell.protocol in SERVING and self.cell.batch_size > 1
         inputs = self._inputs(self.joined(self.requests(2)) if any_size else None)
         start = time.perf_counter()
         exported = compiler.convert(program_of(self.network, inputs, any_size=any_size), folder)
