@@ -15,6 +15,20 @@ def no_hooks_are_left():
         module._global_forward_hooks.clear()
 
 
+@pytest.fixture
+def state_as_before():
+    """Restores PyTorch's global settings after the test."""
+    import torch  # which Keras' tests do not
+
+    from accelbench.engines.pytorch.precision import reset_settings, use_threads
+
+    threads = torch.get_num_threads()
+    yield
+    use_threads(threads)
+    torch.set_default_dtype(torch.float32)
+    reset_settings(allow_tf32=False)
+
+
 @pytest.fixture(scope="session")
 def digits(tmp_path_factory):
     """A small data set of 28x28 images that a network can learn: ten patterns with noise. 300 train, 90 test."""

@@ -5,42 +5,37 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import torch
 
 import own_code
 from accelbench.engines.pytorch import engine
 from accelbench.engines.served import blocks_of
 from accelbench.errors import UserError
 from accelbench.judging.row import summarise
-from accelbench.judging.verdict import judge
 from accelbench.schema.cell import Server
 from accelbench.schema.measurement import Block
 from accelbench.schema.vocab import EXPORTING, Engine, Protocol, Status
 from accelbench.serving import server as serving
-from engines.exported.test_engine import SMALL, marked
-from engines.pytorch.test_batches import own_cell
-from fakes import make_cell, make_record
-from marks import IGNORES_LIGHTNINGS_WARNINGS, slow
+from engines.cells import MLP, measured, own_cell, ran
+from engines.exported.test_engine import marked
+from fakes import make_cell, make_record, needs
+from marks import slow
 
-pytestmark = IGNORES_LIGHTNINGS_WARNINGS
 # While other tests run, requests are issued late. 1 % of this limit is longer than that.
 SERVER = Server(rate=200.0, duration_s=0.5, latency_ms=60_000.0)
 SERVES = {"protocol": Protocol.server, "server": SERVER, "batch_size": 4}
 
 
-BY = [slow(Engine.pytorch, 1), slow(Engine.pytorch, 2)]
-BY += [
-    pytest.param(engine, 2, marks=marked(engine, engine != Engine.onnxruntime).marks) for engine in sorted(EXPORTING)
-]
+EXPORTS = [marked(engine, engine != Engine.onnxruntime) for engine in sorted(EXPORTING)]
 
 
-@pytest.mark.parametrize(("name", "workers"), BY)
+@pytest.mark.parametrize("workers", [slow(1), 2])
+@pytest.mark.parametrize("name", [slow(Engine.pytorch), *EXPORTS])
 def test_a_cell_serves_and_its_output_is_checked(hosts, digits, tmp_path, name, workers):
     server = replace(SERVER, workers=workers)
-    cell = make_cell(engine=name, model=SMALL, threads=2, timeout_s=300.0, **SERVES | {"server": server})
+    cell = make_cell(engine=name, model=MLP, threads=2, timeout_s=300.0, **SERVES | {"server": server})
     path = tmp_path / "a.requests.npy"
-    outcome = hosts.run(cell, digits, requests=path)
-    assert outcome.status == Status.ok, outcome.error or outcome.reason
-    measurement = outcome.measurement
+    measurement = ran(hosts, cell, digits, requests=path)
     serving, times = measurement.serving, np.load(path)
     assert (measurement.defects, measurement.warnings, measurement.threads, measurement.blocks) == ([], [], 2, [])
     assert (serving.num_requests, serving.num_errors, serving.num_padded, serving.sizes) == (100, 0, 0, [])
@@ -57,9 +52,8 @@ def test_a_cell_serves_and_its_output_is_checked(hosts, digits, tmp_path, name, 
 
 
 def test_all_requests_at_once_are_a_speed(digits):
-    cell = make_cell(model=SMALL, **SERVES | {"protocol": Protocol.offline})
-    measurement = engine.run(cell, digits)
-    assert judge(cell, measurement) is None
+    cell = make_cell(model=MLP, **SERVES | {"protocol": Protocol.offline})
+    measurement = measured(engine, cell, digits)
     assert sum(block.seconds for block in measurement.blocks) <= measurement.serving.duration_s
     assert summarise(replace(make_record(), cell=cell, measurement=measurement))["samples_per_s"] > 0
 
@@ -72,31 +66,24 @@ def test_all_requests_at_once_are_a_speed(digits):
     ],
 )
 def test_batches_of_any_structure_are_joined(tmp_path, target, batch, changes):
-    cell = own_cell(target, batch, **SERVES, **changes)
-    measurement = engine.run(cell, tmp_path)
-    assert judge(cell, measurement) is None
-    assert measurement.serving.num_errors == 0
+    assert measured(engine, own_cell(target, batch, **SERVES, **changes), tmp_path).serving.num_errors == 0
 
 
 @pytest.mark.parametrize("batch", ["ragged_tokens", "with_scalar", "with_edges"])
 def test_what_cannot_be_joined_asks_for_a_function_that_does(tmp_path, monkeypatch, batch):
-    with_scalar = lambda batch_size: (*own_code.two_inputs(batch_size)[:1], own_code.torch.tensor(1.0))  # noqa: E731
-    with_edges = lambda batch_size: (*own_code.two_inputs(batch_size)[:1], own_code.torch.zeros(2, 3))  # noqa: E731
-    monkeypatch.setattr(own_code, "with_scalar", with_scalar, raising=False)
-    monkeypatch.setattr(own_code, "with_edges", with_edges, raising=False)
+    for name, other in (("with_scalar", torch.tensor(1.0)), ("with_edges", torch.zeros(2, 3))):
+        made = lambda num, other=other: (torch.zeros(num, 32), other)  # noqa: E731
+        monkeypatch.setattr(own_code, name, made, raising=False)
     target = "Tokens" if batch == "ragged_tokens" else "Scaled"
-    with pytest.raises(
-        UserError,
-        match=r"model\.batch=own_code\..*: single samples can't be joined along .* set model\.collate",
-    ):
+    words = r"model\.batch=own_code\..*: single samples can't be joined along .* set model\.collate"
+    with pytest.raises(UserError, match=words):
         engine.run(own_cell(target, batch, **SERVES), tmp_path)
 
 
 @pytest.mark.parametrize("for_ever", [False, slow(True)])
 def test_a_request_that_raises_is_counted(tmp_path, for_ever):
     cell = own_cell("Raises", "two_inputs", args={"for_ever": for_ever}, **SERVES | {"batch_size": 1})
-    measurement = engine.run(cell, tmp_path)
-    assert judge(cell, measurement) is None
+    measurement = measured(engine, cell, tmp_path)
     assert measurement.serving.num_errors == (52 if for_ever else 2)
     assert measurement.num_steady_samples == 100 - measurement.serving.num_errors
     assert "no luck" in measurement.serving.error
@@ -112,17 +99,17 @@ def test_the_output_is_checked_even_if_requests_still_waited_at_the_end(tmp_path
     assert "outputs" in measurement.checked
 
 
-@pytest.mark.parametrize("name", [marked(engine, engine != Engine.onnxruntime) for engine in sorted(EXPORTING)])
+@pytest.mark.parametrize("name", EXPORTS)
 def test_inputs_with_names_are_served_by_the_engines_that_export(hosts, tmp_path, name):
-    outcome = hosts.run(own_cell("Tokens", "tokens", engine=name, timeout_s=300.0, **SERVES), tmp_path)
-    assert (outcome.status, outcome.reason) == (Status.ok, None), outcome.error
-    assert (outcome.measurement.serving.num_errors, outcome.measurement.serving.sizes) == (0, [])
-    assert "outputs" in outcome.measurement.checked
+    measurement = ran(hosts, own_cell("Tokens", "tokens", engine=name, timeout_s=300.0, **SERVES), tmp_path)
+    assert (measurement.serving.num_errors, measurement.serving.sizes) == (0, [])
+    assert "outputs" in measurement.checked
 
 
-@pytest.mark.parametrize("name", [marked(Engine.onnxruntime, slow=True)])
-def test_a_network_of_one_batch_size_is_not_served_by_an_engine_that_exports_it(hosts, tmp_path, name):
-    outcome = hosts.run(own_cell("OnlyFour", "two_inputs", engine=name, **SERVES), tmp_path)
+@needs("onnxruntime")
+@pytest.mark.slow
+def test_a_network_of_one_batch_size_is_not_served_by_an_engine_that_exports_it(hosts, tmp_path):
+    outcome = hosts.run(own_cell("OnlyFour", "two_inputs", engine=Engine.onnxruntime, **SERVES), tmp_path)
     assert outcome.status == Status.skipped
     assert outcome.reason.startswith("torch.export for any batch size (use server.max_batch=1, or engine=pytorch)")
 

@@ -15,8 +15,6 @@ from accelbench.schema.vocab import Engine, Mode, Protocol
 from engines.keras.twins import trained_cell
 from fakes import make_cell
 
-SGD = ModelSpec(name="mlp", args={"widths": [32, 32], "dropout": 0.0}, optimizer="sgd", learning_rate=0.05)
-
 
 def elsewhere(function, *args, **environment):
     """Calls the function in a new process and returns its result. TensorFlow and torch never share a process."""

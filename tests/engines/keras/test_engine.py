@@ -11,10 +11,10 @@ import tensorflow as tf
 from accelbench.data.order import VALIDATION, parts_of
 from accelbench.engines.keras import engine, networks
 from accelbench.engines.keras.feed import feed_of
-from accelbench.judging.verdict import judge
-from accelbench.schema.cell import DataSpec, ModelSpec, Server, Target
-from accelbench.schema.vocab import Mode, Pipeline, Precision, Protocol, Span, Status
-from engines.keras.cells import SGD, elsewhere, keras_cell, twin_of, with_weights_of
+from accelbench.schema.cell import DataSpec, KerasSettings, ModelSpec, Server
+from accelbench.schema.vocab import Engine, Mode, Pipeline, Precision, Protocol, Span
+from engines.cells import MLP, cell_to_goal, measured, ran
+from engines.keras.cells import elsewhere, keras_cell, twin_of, with_weights_of
 from engines.keras.twins import pytorch_side
 from fakes import assert_epochs_in_turn
 from marks import slow
@@ -33,20 +33,17 @@ NEAR = {"sgd": 1e-4, "adam": 2e-3}
 def test_it_learns_as_its_twin_does(digits, twins, monkeypatch, optimizer, keras):
     twins = twins if optimizer == "sgd" else elsewhere(pytorch_side, digits, {}, optimizer)
     monkeypatch.setattr(networks, "network_of", with_weights_of(twins, optimizer))
-    cell = twin_of(optimizer, keras)
-    measured = engine.run(cell, digits)
-    assert judge(cell, measured) is None
-    num = keras.get("steps_per_execution", 1)
-    assert len(measured.warnings) == (num > 1)
-    assert measured.num_compiles == 2  # for training and for testing
+    measurement = measured(engine, twin_of(optimizer, keras), digits)
+    assert len(measurement.warnings) == ("steps_per_execution" in keras)
+    assert measurement.num_compiles == 2  # for training and for testing
     near = NEAR[optimizer]
-    tested = [epoch.evaluation for epoch in measured.epochs]
-    assert [epoch.loss for epoch in measured.epochs] == pytest.approx(twins[f"{optimizer}/losses"], rel=near)
+    tested = [epoch.evaluation for epoch in measurement.epochs]
+    assert [epoch.loss for epoch in measurement.epochs] == pytest.approx(twins[f"{optimizer}/losses"], rel=near)
     assert [evaluation.loss for evaluation in tested] == pytest.approx(twins[f"{optimizer}/tested"], rel=near)
     assert [evaluation.accuracy for evaluation in tested] == pytest.approx(twins[f"{optimizer}/accuracies"], abs=0.012)
-    assert {epoch.num_samples for epoch in measured.epochs} == {300}  # 9 batches of 32 and one of 12
+    assert {epoch.num_samples for epoch in measurement.epochs} == {300}  # 9 batches of 32 and one of 12
     assert {evaluation.num_samples for evaluation in tested} == {90}
-    assert_epochs_in_turn(measured)
+    assert_epochs_in_turn(measurement)
 
 
 # Each kind of training: with a scaled loss, and with weights that are not float32.
@@ -59,11 +56,10 @@ def test_the_precision_that_was_asked_for_runs_and_fp16s_loss_is_scaled(digits, 
     scaled, kind = [], keras.optimizers.LossScaleOptimizer
     honest = kind.scale_loss
     monkeypatch.setattr(kind, "scale_loss", lambda optimizer, loss: scaled.append(1) or honest(optimizer, loss))
-    cell = keras_cell(model=SGD, precision=precision, mode=mode)
-    measured = engine.run(cell, digits)
-    assert (judge(cell, measured), measured.warnings) == (None, [])
+    measurement = measured(engine, keras_cell(model=MLP, precision=precision, mode=mode), digits)
+    assert measurement.warnings == []
     assert bool(scaled) == (mode == Mode.train and precision == Precision.fp16_mixed)
-    assert measured.output_error is None if mode == Mode.train else measured.output_error < 0.05
+    assert measurement.output_error is None if mode == Mode.train else measurement.output_error < 0.05
 
 
 NETWORKS = [("cnn", {"channels": 8}, Mode.train), slow("rnn", {"units": 16}, Mode.train)]
@@ -72,16 +68,15 @@ NETWORKS += [slow("lstm", {"units": 16}, Mode.infer), slow("autoencoder", {}, Mo
 
 @pytest.mark.parametrize(("name", "args", "mode"), NETWORKS)
 def test_every_network_trains_and_infers(digits, name, args, mode):
-    cell = keras_cell(mode=mode, model=ModelSpec(name=name, args=args))
-    measured = engine.run(cell, digits)
-    assert judge(cell, measured) is None
-    assert all(block.num_samples == 32 * block.num_steps for block in measured.blocks)
-    assert len(measured.latency_s) == len(measured.launch_s) > 0
-    assert len(measured.data_s) == (0 if mode == Mode.train else len(measured.latency_s))  # training fetches inside
-    assert measured.copy_in_s == measured.copy_out_s == []
-    assert (measured.num_compiles, measured.warnings) == (1, [])
-    assert (measured.loss is None) == (mode == Mode.infer)
-    assert min(measured.work.flops, measured.compile_s, measured.peak_host_bytes) > 0
+    measurement = measured(engine, keras_cell(mode=mode, model=ModelSpec(name=name, args=args)), digits)
+    assert all(block.num_samples == 32 * block.num_steps for block in measurement.blocks)
+    assert len(measurement.latency_s) == len(measurement.launch_s) > 0
+    # Training fetches inside.
+    assert len(measurement.data_s) == (0 if mode == Mode.train else len(measurement.latency_s))
+    assert measurement.copy_in_s == measurement.copy_out_s == []
+    assert (measurement.num_compiles, measurement.warnings) == (1, [])
+    assert (measurement.loss is None) == (mode == Mode.infer)
+    assert min(measurement.work.flops, measurement.compile_s, measurement.peak_host_bytes) > 0
 
 
 # How many of 20 batches are different.
@@ -94,7 +89,7 @@ def test_random_images_are_as_the_model_says_and_repeat_or_are_drawn_again(pipel
     mode = Mode.train if pipeline == Pipeline.host else Mode.infer
     data = DataSpec(name="random", pipeline=pipeline)
     cell = keras_cell(mode=mode, model=model, data=data, precision=Precision.bf16_mixed, batch_size=4)
-    assert judge(cell, engine.run(cell, tmp_path)) is None
+    measured(engine, cell, tmp_path)
     cell = replace(cell, mode=Mode.train, model=ModelSpec(name="mlp", input_shape=(2, 3), num_classes=5))
     first, second = (list(itertools.islice(feed_of(cell, "train", tmp_path), 20)) for _ in range(2))
     for one, other in zip(first, second, strict=True):  # only the seed decides
@@ -108,65 +103,45 @@ def test_every_step_is_waited_for(digits, monkeypatch):
     waits = []
     honest = tf.test.experimental.sync_devices
     monkeypatch.setattr(tf.test.experimental, "sync_devices", lambda: waits.append(1) or honest())
-    engine.run(keras_cell(model=SGD, protocol=Protocol.steps, warmup=3, steps=12), digits)
+    engine.run(keras_cell(model=MLP, protocol=Protocol.steps, warmup=3, steps=12), digits)
     assert len(waits) >= 3 + 12
 
 
-SERVES = {
-    "protocol": Protocol.server,
-    "server": Server(rate=200.0, duration_s=0.5, latency_ms=60_000.0),
-    "batch_size": 4,
-    "model": SGD,
-}
-
-
 def test_it_serves_requests(digits):
-    cell = keras_cell({"jit_compile": True}, **SERVES)
-    measured = engine.run(cell, digits)
-    assert (judge(cell, measured), measured.warnings) == (None, [])  # it compiled before the first request
-    serving = measured.serving
-    assert (serving.num_requests, serving.num_errors) == (100, 0)
-    assert serving.sizes == [1, 2, 4]
+    server = Server(rate=200.0, duration_s=0.5, latency_ms=60_000.0)
+    cell = keras_cell({"jit_compile": True}, protocol=Protocol.server, server=server, batch_size=4, model=MLP)
+    measurement = measured(engine, cell, digits)
+    serving = measurement.serving
+    assert measurement.warnings == []  # it compiled before the first request
+    assert (serving.num_requests, serving.num_errors, serving.sizes) == (100, 0, [1, 2, 4])
     assert sum(int(size) * num for size, num in serving.batches.items()) == 100
 
 
 def test_a_forked_cell_has_the_threads_that_it_was_given(digits, hosts):
-    outcome = hosts.run(keras_cell(threads=1, model=SGD), digits)
-    assert (outcome.status, outcome.measurement.threads) == (Status.ok, 1), outcome.error
+    assert ran(hosts, keras_cell(threads=1, model=MLP), digits).threads == 1
 
 
 def test_the_same_seed_draws_the_same_weights_in_every_precision():
-    drawn = {
-        precision: networks.network_of(keras_cell(model=SGD, precision=precision), (28, 28), 10).get_weights()
-        for precision in (Precision.fp32, Precision.bf16_mixed, Precision.fp64, Precision.bf16)
-    }
-    for precision, tensors in drawn.items():
-        for expected, tensor in zip(drawn[Precision.fp32], tensors, strict=True):
+    def drawn(precision):
+        return networks.network_of(keras_cell(model=MLP, precision=precision), (28, 28), 10).get_weights()
+
+    for precision in (Precision.bf16_mixed, Precision.fp64, Precision.bf16):
+        for expected, tensor in zip(drawn(Precision.fp32), drawn(precision), strict=True):
             rounded = 0.004 if precision == Precision.bf16 else 0
             np.testing.assert_allclose(tensor.astype(np.float64), expected, rtol=rounded)
 
 
-def cell_to_goal(**target):
-    target = Target(accuracy=0.9, **target)
-    return keras_cell(mode=Mode.train, protocol=Protocol.target, model=SGD, epochs=8, target=target)
-
-
-def test_it_trains_up_to_the_evaluation_after_the_hit(digits):
-    cell = cell_to_goal(every=0.5)
-    measured = engine.run(cell, digits)
-    training = measured.target
-    assert judge(cell, measured) is None
+def test_it_trains_up_to_the_evaluation_after_the_hit_on_other_samples(digits):
+    cell = replace(cell_to_goal(target={"every": 0.5}, epochs=8), engine=Engine.keras, keras=KerasSettings())
+    measurement = measured(engine, cell, digits)
+    training = measurement.target
     values = [evaluation.value for evaluation in training.evaluations]
     assert [value >= 0.9 for value in values[:-1]] == [False] * (len(values) - 2) + [True]
     assert (training.hit, training.num_validation) == (len(values) - 2, 30)
     assert training.stayed == (values[-1] >= 0.9)
     assert training.evaluations[-1].num_steps == round(len(values) * 0.5 * 9)
-    assert training.tested == measured.evaluation.accuracy >= 0.8
+    assert training.tested == measurement.evaluation.accuracy >= 0.8
     assert 0 < training.compile_s <= sum(span.seconds for span in training.log if span.span == Span.train)
-
-
-def test_it_is_evaluated_on_what_it_does_not_train_on(digits):
-    cell = cell_to_goal()
     train, held_out = feed_of(cell, "train", digits), feed_of(cell, VALIDATION, digits)
     chosen = [np.concatenate(list(train.order)), parts_of(300, 0.1)[1]]
     assert sorted(np.concatenate(chosen)) == list(range(300))

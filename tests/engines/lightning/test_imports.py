@@ -1,13 +1,12 @@
 """What the host of Lightning's cells imports, in processes of their own."""
 
 import importlib.util
-import subprocess
-import sys
 
 import pytest
 
 from accelbench.engines.registry import LIGHT_IMPORT, host_spec
 from accelbench.schema.vocab import Engine
+from engines.cells import printed
 from fakes import make_cell
 
 CODE = f"""
@@ -25,33 +24,24 @@ assert torchmetrics.functional.accuracy and torchmetrics.__version__
 
 
 PRINTS = """
-import importlib
-import sys
+import importlib, sys
 
 for name in sys.argv[1:]:
     importlib.import_module(name)
-
 from accelbench.devices import allocators
-
 if not allocators._noted:
     allocators.note_thresholds()
 print(allocators._noted)
 """
 
 
-def thresholds_after(*names):
-    command = [sys.executable, "-c", PRINTS, *names]
-    return subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
-
-
 def test_a_cell_of_lightning_begins_with_the_malloc_thresholds_of_a_script_that_imports_lightning():
-    of_script = thresholds_after("torch", "pytorch_lightning")
-    assert thresholds_after(*host_spec(make_cell(engine=Engine.lightning)).preload) == of_script
+    of_script = printed(PRINTS, "torch", "pytorch_lightning")
+    assert printed(PRINTS, *host_spec(make_cell(engine=Engine.lightning)).preload) == of_script
 
 
 @pytest.mark.slow
 def test_lightning_is_imported_without_it_and_code_that_needs_it_works():
     if missing := [name for name in ("transformers", "scipy") if importlib.util.find_spec(name) is None]:
         pytest.skip(f"not installed: {missing}")  # the wheel does not depend on it
-    command = [sys.executable, "-W", "ignore", "-c", CODE]
-    assert subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines() == ["[]"]
+    assert printed(CODE, PYTHONWARNINGS="ignore") == ["[]"]

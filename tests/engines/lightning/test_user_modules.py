@@ -19,11 +19,10 @@ from accelbench.judging.verdict import judge
 from accelbench.schema.cell import DataSpec, ModelSpec, Target, TrainerSettings
 from accelbench.schema.vocab import MODULE, Library, Mode, Phase, Precision, Protocol, Provenance, Span
 from fakes import make_cell, make_record
-from marks import IGNORES_LIGHTNINGS_WARNINGS
 
 ITS_OWN = ("ignore:.*GPU available but not used.*", "ignore::UserWarning:(pytorch_lightning|lightning)")
 ITS_OWN += ("ignore:ReduceLROnPlateau conditioned on metric",)
-pytestmark = [IGNORES_LIGHTNINGS_WARNINGS, pytest.mark.filterwarnings(*ITS_OWN)]
+pytestmark = pytest.mark.filterwarnings(*ITS_OWN)
 WARMUP, STEPS = 2, 10
 ENDING = "callbacks that end the training or save files"
 LAST = WARMUP + STEPS

@@ -1,44 +1,32 @@
-"""Cells with the user's networks and batches, in this process."""
+"""Cells with the user's networks and batches, in this process. `tests/honest` has more of them."""
 
 import re
 
 import pytest
+import torch
+from torch import nn
 
 import own_code
+from accelbench.devices.cpu import usable_cores
 from accelbench.engines.pytorch import engine
+from accelbench.engines.pytorch.outputs import norm_of
+from accelbench.engines.pytorch.structure import arrays_in, is_same, num_bytes
 from accelbench.errors import UnsupportedError, UserError
 from accelbench.judging.row import summarise
 from accelbench.judging.verdict import judge
 from accelbench.schema.cell import DataSpec, ModelSpec, Options
-from accelbench.schema.vocab import Device, Library, Mode, ModelOutput, Pipeline, Precision, Protocol, Status
+from accelbench.schema.vocab import Device, Library, Mode, Pipeline, Precision, Protocol, Status
+from engines import cells
+from engines.cells import TWO_STEPS, own_cell
 from fakes import make_cell, make_record
-from marks import IGNORES_LIGHTNINGS_WARNINGS, slow
+from marks import slow
 
-pytestmark = IGNORES_LIGHTNINGS_WARNINGS
 OWN, TWO, LOSS = "own_code", ("TwoInputs", "two_inputs"), "sum_of_squares"
-TWO_STEPS = {"protocol": Protocol.steps, "warmup": 1, "steps": 2}
 
 
-def own_cell(target, batch, loss=None, **changes):
-    model = {name: changes.pop(name) for name in list(changes) if name in ModelSpec.__dataclass_fields__}
-    spec = ModelSpec(
-        name=target,
-        library=Library.custom,
-        network=f"own_code.{target}",
-        batch=f"own_code.{batch}",
-        loss=loss and f"own_code.{loss}",
-        output=ModelOutput.any,
-        **model,
-    )
-    mode = Mode.train if loss else Mode.infer
-    settings = {"model": spec, "data": DataSpec(name="random", pipeline=Pipeline.host), "mode": mode, "batch_size": 4}
-    return make_cell(**{**settings, "breakdown_s": 0.0, **changes})
-
-
-def measured(tmp_path, *args, **changes):
-    cell = own_cell(*args, **changes)
-    measurement = engine.run(cell, tmp_path)
-    assert judge(cell, measurement) is None
+def measured(tmp_path, *asked, **changes):
+    cell = own_cell(*asked, **changes)
+    measurement = cells.measured(engine, cell, tmp_path)
     assert all(block.num_samples == cell.batch_size * block.num_steps for block in measurement.blocks)
     return measurement
 
@@ -59,27 +47,29 @@ def test_tokens_stay_whole_numbers_in_every_precision(tmp_path, precision, loss)
 
 
 @pytest.mark.parametrize(
-    ("asked", "changes"),
+    ("target", "batch", "changes"),
     [
-        (("Pixels", "pictures"), {}),  # the target of an image is an image
-        (("Pixels", "pictures"), {"options": Options(channels_last=True)}),
-        (("TakesPair", "pairs"), {"precision": Precision.bf16}),  # a user's structure, not only of tensors
-        (("Scaled", "two_inputs"), {"precision": Precision.bf16_mixed, "seed": 2**32 - 1}),
+        ("Pixels", "pictures", {}),  # the target of an image is an image
+        ("Pixels", "pictures", {"options": Options(channels_last=True)}),
+        ("TakesPair", "pairs", {"precision": Precision.bf16}),  # a user's structure, not only of tensors
+        ("Scaled", "two_inputs", {"precision": Precision.bf16_mixed, "seed": 2**32 - 1}),
+        ("KeepsLargest", "two_inputs", {"precision": Precision.bf16}),  # most weights are in the asked format
     ],
 )
-def test_what_users_bring_is_measured_without_a_warning(tmp_path, asked, changes):
-    measurement = measured(tmp_path, *asked, **TWO_STEPS, **changes)
+def test_what_users_bring_is_measured_without_a_warning(tmp_path, target, batch, changes):
+    measurement = measured(tmp_path, target, batch, **TWO_STEPS, **changes)
     assert (measurement.precision, measurement.warnings) == (changes.get("precision", "fp32"), [])
 
 
-def test_samples_are_what_a_function_counts(tmp_path):
-    cell = own_cell(*TWO, samples="own_code.one_sample", **TWO_STEPS)
-    measurement = engine.run(cell, tmp_path)
-    assert all(block.num_samples == block.num_steps for block in measurement.blocks)
-    row = summarise(make_record(cell, measurement=measurement))
-    plain = own_cell(*TWO, **TWO_STEPS)
-    of_rows = summarise(make_record(plain, measurement=engine.run(plain, tmp_path)))
-    assert row["flops_per_sample"] == of_rows["flops_per_sample"] * 4
+def test_samples_are_what_a_function_counts_and_may_differ_from_batch_to_batch(tmp_path):
+    cell, plain = own_cell(*TWO, samples="own_code.one_sample", **TWO_STEPS), own_cell(*TWO, **TWO_STEPS)
+    one, rows = engine.run(cell, tmp_path), engine.run(plain, tmp_path)
+    assert all(block.num_samples == block.num_steps for block in one.blocks)
+    of_one, of_rows = summarise(make_record(cell, measurement=one)), summarise(make_record(plain, measurement=rows))
+    assert of_one["flops_per_sample"] == of_rows["flops_per_sample"] * 4
+    own_code.COUNTS[:] = [8, 800] * 10
+    cell = own_cell(*TWO, samples="own_code.varying", protocol=Protocol.steps, warmup=2, steps=8)
+    assert sum(block.num_samples for block in cells.measured(engine, cell, tmp_path).blocks) == 4 * (8 + 800)
 
 
 @pytest.mark.parametrize(
@@ -90,11 +80,7 @@ def test_samples_are_what_a_function_counts(tmp_path):
         (("TwoInputs", "tokens"), {}, f"model.batch={OWN}.tokens: has ids, mask, labels, but the network needs left"),
         (("Tokens", "tokens"), {"inputs": ("id",)}, f"model.batch={OWN}.tokens: has ids, mask, labels, but the netw"),
         (TWO, {"tokens": f"{OWN}.none"}, "model.tokens: should return a whole number above 0, not 0"),
-        (
-            TWO,
-            {"args": {"widht": 3}},
-            f"model.args: {OWN}.TwoInputs, with its model.args.NAME=VALUE: got an unexpected",
-        ),
+        (TWO, {"args": {"x": 3}}, f"model.args: {OWN}.TwoInputs, with its model.args.NAME=VALUE: got an unexpected"),
         ((*TWO, "detached_loss"), {}, f"model.loss={OWN}.detached_loss: should return a scalar tensor that depends"),
         ((*TWO, "one_sample"), {}, f"model.loss={OWN}.one_sample, called with (output, batch): too many positional"),
         ((*TWO, LOSS), {"optimizer": f"{OWN}.one_sample"}, f"model.optimizer={OWN}.one_sample, called with (paramet"),
@@ -107,20 +93,36 @@ def test_a_mistake_is_one_sentence_that_names_the_setting(tmp_path, asked, chang
         engine.run(own_cell(*asked, **changes), tmp_path)
 
 
+class Dense(nn.Module):
+    def __init__(self, gives):
+        super().__init__()
+        self.layer, self.gives = nn.Linear(784, 10), gives
+
+    def forward(self, images):
+        logits = self.layer(images.flatten(1))
+        return logits[:, :3] if self.gives == "three classes" else (images, logits)
+
+
+@pytest.mark.parametrize(
+    ("gives", "mode", "gave"),
+    [
+        ("pair", Mode.infer, r"a tuple\. .* model.output=any, which accepts any"),
+        ("three classes", Mode.infer, r"\(32, 3\)"),
+        ("three classes", Mode.train, r"\(32, 3\)"),
+    ],
+)
+def test_an_output_that_does_not_do_is_refused_with_the_setting_that_mends_it(digits, gives, mode, gave):
+    model = ModelSpec(name="own", library=Library.custom, network=f"{__name__}.Dense", args={"gives": gives})
+    with pytest.raises(UserError, match=rf"own: its output should be logits \(batch, 10\), not {gave}"):
+        engine.run(make_cell(model=model, mode=mode, breakdown_s=0.0), digits)
+
+
 @pytest.mark.gpu
 @pytest.mark.parametrize("pipeline", [Pipeline.host, Pipeline.device])
 def test_on_a_gpu(tmp_path, pipeline):
     data = DataSpec(name="random", pipeline=pipeline)
     for loss in (None, "token_loss"):
         assert measured(tmp_path, "Tokens", "tokens", loss, device=Device.gpu, data=data).device == Device.gpu
-
-
-def test_batches_may_have_other_counts_of_samples(tmp_path):
-    own_code.COUNTS[:] = [8, 800] * 10
-    cell = own_cell(*TWO, samples="own_code.varying", protocol=Protocol.steps, warmup=2, steps=8)
-    measurement = engine.run(cell, tmp_path)
-    assert judge(cell, measurement) is None
-    assert sum(block.num_samples for block in measurement.blocks) == 4 * (8 + 800)
 
 
 def test_what_a_network_compiles_itself_is_counted(tmp_path):
@@ -140,3 +142,47 @@ def test_the_check_of_weights_teaches_malloc_nothing(hosts, tmp_path):
     first, *others = [int(line) for line in log.read_text().split()]
     assert max(others) < 16 << 20
     assert first < max(others), "steps free blocks that are mapped: malloc learns from them"
+
+
+def test_a_weight_of_which_only_signs_change_is_seen_to_change():
+    assert norm_of(torch.tensor([1.0, -1.0, -1.0])) != norm_of(torch.tensor([1.0, 1.0, -1.0]))
+    assert norm_of(torch.zeros(3)) == 0 != norm_of(torch.tensor([-1.0]))
+
+
+@pytest.mark.filterwarnings("ignore:Sparse CSR")
+@pytest.mark.parametrize("layout", [torch.sparse_coo, torch.sparse_csr])
+def test_sparse_tensors_with_the_same_numbers_in_other_places_differ(layout):
+    one, other = torch.eye(3).to_sparse(layout=layout), torch.eye(3).flip(0).to_sparse(layout=layout)
+    assert (is_same(one, one), is_same(one, other)) == (True, False)
+    assert str(arrays_in(one)) != str(arrays_in(other))
+    assert num_bytes(one) == 12
+    assert norm_of(one) == norm_of(other)
+
+
+# PyTorch's global settings, which the user's code may change.
+
+
+@pytest.mark.usefixtures("state_as_before")
+@pytest.mark.parametrize(
+    "what", ["newer", slow("cudnn"), slow("threads"), slow("deterministic"), slow("dtype"), slow("device")]
+)
+def test_what_a_network_sets_while_it_is_built_does_not_hold_while_it_is_measured(tmp_path, what):
+    assert measured(tmp_path, "Sets", "two_inputs", args={"what": what}, **TWO_STEPS).threads == usable_cores()
+    assert torch.backends.mkldnn.matmul.fp32_precision == torch.backends.cudnn.conv.fp32_precision == "ieee"
+    assert not torch.are_deterministic_algorithms_enabled()
+    assert torch.get_default_dtype() == torch.float32
+
+
+MORE_THREADS = f"the user's code changed the number of threads from {usable_cores()} to {usable_cores() + 1}"
+COARSER = "the user's code lets the device multiply fp32 numbers in a coarser format"
+
+
+@pytest.mark.usefixtures("state_as_before")
+@pytest.mark.parametrize(
+    ("what", "doubt"), [("threads", MORE_THREADS), ("matmul", COARSER), slow("convolutions", COARSER)]
+)
+def test_a_network_that_changes_the_number_of_threads_or_the_format_in_a_step_is_in_doubt(tmp_path, what, doubt):
+    cell = own_cell("Sets", "two_inputs", args={"what": what, "when": "step"}, **TWO_STEPS)
+    measurement = engine.run(cell, tmp_path)
+    assert what == "threads" or judge(cell, measurement) is None
+    assert doubt in measurement.warnings

@@ -1,23 +1,26 @@
-"""The engine on colour pictures, decoded in advance or for each batch, and on random images."""
+"""Feeds: arrays, pictures that are decoded in advance or for each batch, and random images."""
 
+import itertools
 from dataclasses import replace
+from io import BytesIO
 
 import numpy as np
 import pytest
 import torch
 from PIL import Image
 
+from accelbench.data.arrays import Arrays, Encoded
+from accelbench.data.order import Order
 from accelbench.data.pictures import convert
 from accelbench.data.prepare import describe
 from accelbench.engines.pytorch import engine
+from accelbench.engines.pytorch.feed import ArrayFeed, DrawnFeed, JpegFeed, random_images
 from accelbench.engines.pytorch.module import augmented
 from accelbench.schema.cell import DataSpec, ModelSpec
 from accelbench.schema.vocab import Augment, Mode, Pipeline, Protocol
 from fakes import make_cell
-from marks import IGNORES_LIGHTNINGS_WARNINGS
 
-FORKS = pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork.*:DeprecationWarning")
-pytestmark = [IGNORES_LIGHTNINGS_WARNINGS, FORKS]
+pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork.*:DeprecationWarning")
 PETS = ModelSpec(name="pets_cnn", input_shape=(3, 24, 24), num_classes=2)
 
 
@@ -51,12 +54,12 @@ def test_pictures_train_alike_however_they_are_decoded_and_differently_if_varied
 
 
 def test_decoding_for_each_batch_is_seen_as_data_wait(pets):
-    cells = [
-        make_cell(model=PETS, data=DataSpec(name="cats_vs_dogs", pipeline=pipeline, num_workers=1), batch_size=8)
-        for pipeline in (Pipeline.array, Pipeline.jpeg)
-    ]
-    array, jpeg = (engine.run(cell, pets) for cell in cells)
-    assert sum(jpeg.data_s) / sum(jpeg.latency_s) > 5 * sum(array.data_s) / sum(array.latency_s)
+    def wait(pipeline):
+        data = DataSpec(name="cats_vs_dogs", pipeline=pipeline, num_workers=1)
+        measured = engine.run(make_cell(model=PETS, data=data, batch_size=8), pets)
+        return sum(measured.data_s) / sum(measured.latency_s)
+
+    assert wait(Pipeline.jpeg) > 5 * wait(Pipeline.array)
 
 
 def test_the_output_of_training_on_varied_images_is_that_of_a_new_network(pets):
@@ -67,15 +70,10 @@ def test_the_output_of_training_on_varied_images_is_that_of_a_new_network(pets):
     assert "outputs" in measurement.checked
 
 
-def numbered(num=400, height=16, width=24):
-    """Images whose pixels hold their own position, in two channels."""
-    rows, columns = torch.meshgrid(torch.arange(height), torch.arange(width), indexing="ij")
-    return torch.stack([rows, columns], -1).to(torch.uint8).expand(num, height, width, 2)
-
-
 def test_a_flip_mirrors_half_of_the_images_and_a_shift_moves_by_up_to_an_eighth():
     torch.manual_seed(0)
-    images = numbered()
+    rows, columns = torch.meshgrid(torch.arange(16), torch.arange(24), indexing="ij")
+    images = torch.stack([rows, columns], -1).to(torch.uint8).expand(400, 16, 24, 2)  # pixels hold their own position
     flipped = augmented(images, Augment.flip)
     mirrored = flipped[:, 0, 0, 1] == 23
     assert flipped[mirrored].equal(images[mirrored].flip(2))
@@ -83,3 +81,45 @@ def test_a_flip_mirrors_half_of_the_images_and_a_shift_moves_by_up_to_an_eighth(
     assert 150 < mirrored.sum() < 250
     middle = augmented(images, Augment.flip_shift)[:, 8, 12].int()
     assert set((middle[:, 0] - 8).tolist()) == set(range(-2, 3))
+
+
+@pytest.mark.parametrize(("last", "sizes"), [("keep", [4, 4, 2]), ("drop", [4, 4]), ("pad", [4, 4, 4])])
+def test_the_short_last_batch(last, sizes):
+    batches = ArrayFeed(Arrays(np.zeros((10, 2, 2), np.uint8), np.zeros(10, np.uint8)), Order(10, 4, last=last))
+    assert [len(labels) for _, labels in batches] == sizes
+    assert len(batches.order) == len(sizes)
+    assert batches.num_samples == (8 if last == "drop" else 10)
+    assert sum(int((labels >= 0).sum()) for _, labels in batches) == batches.num_samples
+
+
+def test_random_images_are_normal_differ_from_batch_to_batch_and_are_the_same_each_time():
+    def drawn(**changes):
+        settings = {"labelled": True, "seed": 0, **changes}
+        return list(itertools.islice(DrawnFeed(random_images((3, 8, 8), 5, 64, torch.bfloat16, **settings), 64), 3))
+
+    (images, labels), (second, _), _ = drawn()
+    assert (images.dtype, images.shape) == (torch.bfloat16, (64, 3, 8, 8))
+    assert abs(float(images.float().mean())) < 0.05
+    assert float(images.float().std()) == pytest.approx(1, abs=0.05)
+    assert set(labels.tolist()) == set(range(5))
+    others = [second, drawn()[0][0], drawn(seed=1)[0][0]]
+    assert [images.equal(other) for other in others] == [False, True, False]
+    assert [len(batch) for batch in drawn(labelled=False)] == [1, 1, 1]
+    fresh = DrawnFeed(random_images((2, 2), 5, 4, torch.float32, labelled=False, seed=0), 4, fresh=True)
+    assert len({tuple(images.flatten().tolist()) for (images,) in itertools.islice(fresh, 20)}) == 20
+
+
+@pytest.mark.parametrize("settings", [{"shuffle": True, "seed": 3}, {"last": "pad"}, {"shuffle": True, "last": "drop"}])
+def test_decoding_in_workers_gives_the_same_batches_as_the_arrays(settings):
+    images = np.random.default_rng(0).integers(0, 256, (10, 6, 6, 3), dtype=np.uint8)
+    arrays, content, ends = Arrays(images, np.arange(10, dtype=np.uint8)), BytesIO(), []
+    for image in images:
+        Image.fromarray(image).save(content, "PNG")
+        ends.append(content.tell())
+    encoded = Encoded(np.frombuffer(content.getvalue(), np.uint8), np.array(ends), arrays.labels)
+    orders = [Order(10, 4, **{"last": "keep", **settings}) for _ in range(2)]
+    decoded, gathered = JpegFeed(encoded, 6, orders[0], labelled=True, num_workers=2), ArrayFeed(arrays, orders[1])
+    for _ in range(2):
+        for ours, theirs in zip(decoded, gathered, strict=True):
+            assert all(torch.equal(*pair) for pair in zip(ours, theirs, strict=True))
+    assert decoded.num_samples == gathered.num_samples

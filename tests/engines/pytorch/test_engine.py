@@ -7,32 +7,30 @@ from functools import partial
 
 import pytest
 import torch
+from torch import nn
 from torch.nn import functional
 
 from accelbench.data.arrays import load_split
 from accelbench.data.order import Order
 from accelbench.devices.cpu import usable_cores
-from accelbench.engines.pytorch import engine, module, zoo
+from accelbench.devices.registry import look
+from accelbench.engines.pytorch import engine, module, options, zoo
 from accelbench.engines.pytorch.feed import ArrayFeed
+from accelbench.engines.pytorch.module import ImageTask
 from accelbench.engines.pytorch.precision import DTYPES, MIXED, step_context
+from accelbench.errors import UnsupportedError
+from accelbench.grid.support import why_not
 from accelbench.judging.verdict import judge
 from accelbench.measuring.clock import NUM_INFER_EPOCHS
-from accelbench.schema.cell import ModelSpec, Server
+from accelbench.schema.cell import ModelSpec, Options, Server
 from accelbench.schema.measurement import Measurement
-from accelbench.schema.serialize import load
-from accelbench.schema.vocab import NOT_QUANTIZED, STEP_MODES, Device, Mode, Precision, Protocol, Status
-from fakes import TESTS, assert_epochs_in_turn, make_cell
-from marks import IGNORES_LIGHTNINGS_WARNINGS, slow
+from accelbench.schema.serialize import load, plain
+from accelbench.schema.vocab import NOT_QUANTIZED, STEP_MODES, Device, Library, Mode, Precision, Protocol
+from engines.cells import FIT, MLP, TWO_STEPS, measured, printed
+from fakes import assert_epochs_in_turn, make_cell
+from marks import slow
 
-pytestmark = IGNORES_LIGHTNINGS_WARNINGS
-SMALL = {"widths": [32, 32], "dropout": 0.0}
-SGD = ModelSpec(name="mlp", args=SMALL, optimizer="sgd", learning_rate=0.05)
-ADAM = ModelSpec(name="mlp", args=SMALL, optimizer="adam", learning_rate=1e-3)
-
-
-def fit_cell(**changes):
-    settings = {"mode": Mode.train, "protocol": Protocol.fit, "model": SGD, "epochs": 3, "batch_size": 32}
-    return make_cell(**{**settings, **changes})
+ADAM = dataclasses.replace(MLP, optimizer="adam", learning_rate=1e-3)
 
 
 def plain_losses(cell, folder):
@@ -63,7 +61,7 @@ def plain_losses(cell, folder):
 QUICK = (Precision.fp32, Precision.bf16_mixed)  # the others take 10 s each
 
 
-@pytest.mark.parametrize("model", [SGD, ADAM], ids=["sgd", "adam"])
+@pytest.mark.parametrize("model", [MLP, ADAM], ids=["sgd", "adam"])
 @pytest.mark.parametrize(
     "precision",
     [p if p in QUICK else pytest.param(p, marks=pytest.mark.slow) for p in NOT_QUANTIZED if p != Precision.tf32],
@@ -71,11 +69,10 @@ QUICK = (Precision.fp32, Precision.bf16_mixed)  # the others take 10 s each
 def test_losses_are_a_plain_loops_in_every_precision(digits, precision, model):
     if (precision, model) == (Precision.fp16, ADAM):
         pytest.skip("Adam's epsilon underflows in fp16: such a cell is not run")
-    cell = fit_cell(precision=precision, model=model)
-    measured = engine.run(cell, digits)
-    assert [epoch.loss for epoch in measured.epochs] == pytest.approx(plain_losses(cell, digits), rel=1e-6)
-    assert measured.epochs[-1].loss < measured.epochs[0].loss
-    assert judge(cell, measured) is None
+    cell = make_cell(**FIT | {"precision": precision, "model": model, "epochs": 3})
+    losses = [epoch.loss for epoch in measured(engine, cell, digits).epochs]
+    assert losses == pytest.approx(plain_losses(cell, digits), rel=1e-6)
+    assert losses[-1] < losses[0]
 
 
 @pytest.mark.parametrize(
@@ -88,46 +85,41 @@ def test_losses_are_a_plain_loops_in_every_precision(digits, precision, model):
     ],
 )
 def test_networks_train_and_infer(digits, name, small, mode):
-    cell = make_cell(mode=mode, model=ModelSpec(name=name, args=small), breakdown_s=0)
-    measured = engine.run(cell, digits)
-    assert judge(cell, measured) is None
-    assert all(block.num_samples == 32 * block.num_steps for block in measured.blocks)
-    assert len(measured.latency_s) == len(measured.data_s) == len(measured.launch_s) > 0
-    assert measured.warmup_s[0] == measured.first_step_s
-    assert measured.copy_in_s == measured.copy_out_s == []  # nothing is copied on the CPU
-    assert (measured.loss is None) == (mode == Mode.infer)
-    assert measured.output_error == pytest.approx(0.0, abs=1e-5)
+    measurement = measured(engine, make_cell(mode=mode, model=ModelSpec(name=name, args=small), breakdown_s=0), digits)
+    assert all(block.num_samples == 32 * block.num_steps for block in measurement.blocks)
+    assert len(measurement.latency_s) == len(measurement.data_s) == len(measurement.launch_s) > 0
+    assert measurement.warmup_s[0] == measurement.first_step_s
+    assert measurement.copy_in_s == measurement.copy_out_s == []  # nothing is copied on the CPU
+    assert (measurement.loss is None) == (mode == Mode.infer)
+    assert measurement.output_error == pytest.approx(0.0, abs=1e-5)
 
 
 def test_a_fit_is_tested_on_every_test_sample_outside_of_its_epochs_times(digits):
-    measured = engine.run(fit_cell(model=ADAM, epochs=8, batch_size=100), digits)
-    tested = [epoch.evaluation for epoch in measured.epochs]
+    cell = make_cell(**FIT | {"model": ADAM, "epochs": 8, "batch_size": 100})
+    measurement = engine.run(cell, digits)
+    tested = [epoch.evaluation for epoch in measurement.epochs]
     assert [evaluation.num_samples for evaluation in tested] == [90] * 8  # fewer than a batch
-    assert tested[-1] == measured.evaluation
+    assert tested[-1] == measurement.evaluation
     assert tested[-1].accuracy > 0.8
     assert tested[0].loss > tested[-1].loss
-    assert {epoch.num_samples for epoch in measured.epochs} == {300}
-    assert 0 < measured.epochs[0].accuracy < measured.epochs[-1].accuracy <= 1
-    assert_epochs_in_turn(measured)
+    assert {epoch.num_samples for epoch in measurement.epochs} == {300}
+    assert 0 < measurement.epochs[0].accuracy < measurement.epochs[-1].accuracy <= 1
+    assert_epochs_in_turn(measurement)
 
 
-LINEAR = dataclasses.replace(SGD, args={"widths": [], "dropout": 0.0}, learning_rate=1e120)
-FEW = {"protocol": Protocol.steps, "warmup": 1, "steps": 2}  # few, because such a large loss may become 0 later
-
-
-@pytest.mark.parametrize("changes", [{}, FEW])
+@pytest.mark.parametrize("changes", [{}, TWO_STEPS])  # few steps, because such a large loss may become 0 later
 def test_a_loss_that_diverged_is_named_and_its_record_can_be_read(digits, changes):
-    cell = fit_cell(model=LINEAR, precision=Precision.fp64, breakdown_s=0, **changes)
-    measured = engine.run(cell, digits)
-    assert judge(cell, measured) is None
+    model = dataclasses.replace(MLP, args={"widths": [], "dropout": 0.0}, learning_rate=1e120)
+    settings = {"model": model, "precision": Precision.fp64, "epochs": 3, "breakdown_s": 0, **changes}
+    measurement = measured(engine, make_cell(**FIT | settings), digits)
     messages = ("the loss diverged to ", "after training, weights are not finite")
-    assert any(warning.startswith(messages) for warning in measured.warnings)
-    assert load(Measurement, json.loads(json.dumps(dataclasses.asdict(measured), allow_nan=False))) == measured
+    assert any(warning.startswith(messages) for warning in measurement.warnings)
+    assert load(Measurement, json.loads(json.dumps(plain(measurement), allow_nan=False))) == measurement
 
 
 def test_a_substituted_precision_is_seen(digits, monkeypatch):
     monkeypatch.setattr(module, "step_context", lambda precision, kind: step_context(Precision.bf16_mixed, kind))
-    cell = make_cell(model=SGD, precision=Precision.fp16_mixed, mode=Mode.train)
+    cell = make_cell(model=MLP, precision=Precision.fp16_mixed, mode=Mode.train)
     assert judge(cell, engine.run(cell, digits)) == "asked for precision fp16_mixed, but bf16_mixed ran"
 
 
@@ -137,9 +129,9 @@ def test_a_substituted_precision_is_seen(digits, monkeypatch):
 )
 @pytest.mark.parametrize("protocol", [Protocol.window, slow(Protocol.fit)])
 def test_the_output_is_compared_with_fp32s(digits, precision, low, high, protocol):
-    measured = engine.run(make_cell(model=SGD, precision=precision, protocol=protocol), digits)
-    assert low < measured.output_error < high
-    assert measured.warnings == []
+    measurement = engine.run(make_cell(model=MLP, precision=precision, protocol=protocol), digits)
+    assert low < measurement.output_error < high
+    assert measurement.warnings == []
 
 
 # Only one of the protocols that serve requests is fast.
@@ -159,37 +151,34 @@ def test_inference_is_in_evaluation_mode_without_gradients(digits, protocol, mon
         return honest(step, batch)
 
     monkeypatch.setattr(engine.InferStep, "compute", compute)
-    measured = engine.run(make_cell(model=SGD, protocol=protocol, server=Server(duration_s=1.0)), digits)
+    measurement = engine.run(make_cell(model=MLP, protocol=protocol, server=Server(duration_s=1.0)), digits)
     assert modes == {(False, False)}
     if protocol == Protocol.fit:
-        assert [epoch.num_samples for epoch in measured.epochs] == [90] * NUM_INFER_EPOCHS
-        assert measured.evaluation is None
-        assert_epochs_in_turn(measured)
+        assert [epoch.num_samples for epoch in measurement.epochs] == [90] * NUM_INFER_EPOCHS
+        assert measurement.evaluation is None
+        assert_epochs_in_turn(measurement)
 
 
+@pytest.mark.usefixtures("state_as_before")
 def test_threads_are_as_asked_and_pytorchs_own_number_is_not_set_again(digits, monkeypatch):
-    before = torch.get_num_threads()
-    try:
-        assert engine.run(make_cell(model=SGD, threads=1), digits).threads == 1
-        torch.set_num_threads(usable_cores())
-        monkeypatch.setattr(torch, "set_num_threads", lambda num: pytest.fail(f"set to {num}"))  # MKL would be slower
-        assert engine.run(make_cell(model=SGD), digits).threads == usable_cores()
-    finally:
-        monkeypatch.undo()
-        torch.set_num_threads(before)
+    assert engine.run(make_cell(model=MLP, threads=1), digits).threads == 1
+    torch.set_num_threads(usable_cores())
+    with monkeypatch.context() as patch:
+        patch.setattr(torch, "set_num_threads", lambda num: pytest.fail(f"set to {num}"))  # MKL would be slower
+        assert engine.run(make_cell(model=MLP), digits).threads == usable_cores()
 
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("mode", STEP_MODES)
 @pytest.mark.parametrize("precision", list(NOT_QUANTIZED))
 def test_a_gpu_runs_every_precision_as_asked(hosts, digits, precision, mode):
-    outcome = hosts.run(make_cell(device=Device.gpu, precision=precision, mode=mode, model=SGD), digits)
-    assert outcome.status == Status.ok, outcome.reason
-    measured = outcome.measurement
-    assert (measured.device, measured.precision, measured.num_devices) == ("gpu", precision, 1)
-    assert measured.peak_device_bytes > 0
-    assert measured.cudnn_benchmark is False
-    assert measured.output_error is None or measured.output_error < 0.1
+    outcome = hosts.run(make_cell(device=Device.gpu, precision=precision, mode=mode, model=MLP), digits)
+    assert outcome.reason is None
+    measurement = outcome.measurement
+    assert (measurement.device, measurement.precision, measurement.num_devices) == ("gpu", precision, 1)
+    assert measurement.peak_device_bytes > 0
+    assert measurement.cudnn_benchmark is False
+    assert measurement.output_error is None or measurement.output_error < 0.1
     assert {"gpu_0_memory_mb", "gpu_0_power_w"} <= set(outcome.system.values)
 
 
@@ -206,9 +195,81 @@ print([name for name in {names} if name in sys.modules])
 """
 
 
-def test_a_cell_of_inference_imports_nothing_that_only_others_need(digits, printed):
+def test_a_cell_of_inference_imports_nothing_that_only_others_need(digits):
     names = ["torchvision", "pytorch_lightning", "transformers", "PIL", "pandas", "scipy"]
     if torch.__version__.startswith("2.9."):  # newer releases import these two themselves
         names += ["torch._dynamo", "sympy"]
-    lines = printed(COLD.format(folder=str(digits), names=names), PYTHONPATH=str(TESTS))
+    lines = printed(COLD.format(folder=str(digits), names=names))
     assert lines == [str(2 * 32 * (784 * 512 + 3 * 512 * 512 + 512 * 10)), "[]"]
+
+
+def test_the_operators_show_a_fused_kernel_of_an_lstm_and_none_of_an_rnn(digits):
+    def operators(name, mode):
+        measurement = engine.run(make_cell(mode=mode, model=ModelSpec(name=name, args={"units": 16})), digits)
+        return {operator.name: operator for operator in measurement.operators}
+
+    lstm, rnn = operators("lstm", Mode.train), operators("rnn", Mode.infer)
+    for name in ("aten::mkldnn_rnn_layer", "aten::mkldnn_rnn_layer_backward"):
+        assert lstm[name].num_calls == 3  # one for each layer
+    assert "aten::mkldnn_rnn_layer" not in rnn
+    assert rnn["aten::addmm"].num_calls >= 3 * 28  # one for each layer and row
+    assert 0 < sum(operator.share for operator in lstm.values()) <= 1
+
+
+# Options change the network, but not its output.
+
+
+@pytest.fixture
+def resnet():
+    """A network in evaluation mode with random statistics: new statistics are 0 and 1, and would hide a wrong fold."""
+    torch.manual_seed(0)
+    network = zoo.build(ModelSpec(name="resnet18", library=Library.torchvision), (3, 32, 32), 10)
+    for norm in norms(network):
+        for values in (norm.running_mean, norm.running_var, norm.weight.data, norm.bias.data):
+            values.uniform_(0.5, 2)
+    return network.eval()
+
+
+def norms(network):
+    return [layer for layer in network.modules() if isinstance(layer, nn.modules.batchnorm._BatchNorm)]
+
+
+def test_folding_leaves_no_batch_normalisation_and_the_output_as_it_was(resnet):
+    images = torch.rand(4, 3, 32, 32)
+    before = resnet(images)
+    folded = options.prepared(resnet, Options(freeze=True))
+    assert (len(norms(folded)), len(norms(resnet))) == (0, 20)
+    assert torch.allclose(folded(images), before, rtol=1e-4, atol=1e-5)
+    with pytest.raises(UnsupportedError, match="^freeze=true: no batch normalisation of the network can be folded"):
+        options.prepared(nn.Linear(784, 10), Options(freeze=True))
+
+
+def test_channels_last_is_how_weights_and_inputs_lie_in_memory(resnet):
+    network, images = options.prepared(resnet, Options(channels_last=True)), torch.rand(4, 3, 32, 32)
+    weights = [layer.weight for layer in network.modules() if isinstance(layer, nn.Conv2d)]
+    last, plain = (ImageTask(torch.float32, channels_last=value).inputs(images) for value in (True, False))
+    lie = [tensor.is_contiguous(memory_format=torch.channels_last) for tensor in (*weights, last, plain)]
+    assert lie == [True] * 21 + [False]
+    assert torch.equal(last, images)
+
+
+# The reason if this machine can't compile; else None.
+NO_COMPILER = why_not(make_cell(options=Options(compile=True)), look(Device.cpu))
+
+
+@pytest.mark.skipif(NO_COMPILER is not None, reason=str(NO_COMPILER))
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("backend", ["eager", slow("inductor")])  # inductor takes ten seconds
+def test_a_compiled_network_gives_the_plain_ones_output_and_its_compilation_is_timed(digits, monkeypatch, backend):
+    import torch._inductor.config  # a slow import
+
+    monkeypatch.setattr(torch, "compile", partial(torch.compile, backend=backend))
+    # Skips precompiled headers and the compiler's self-test: this network has only one kernel.
+    with torch._inductor.config.patch({"cpp_cache_precompile_headers": False, "cpp.vec_isa_ok": True}):
+        cell = make_cell(model=MLP, options=Options(compile=True), timeout_s=300.0)
+        measurement = measured(engine, cell, digits)
+    assert (measurement.num_compiles, measurement.warnings) == (1, [])
+    assert 0 < measurement.compile_s <= measurement.first_step_s
+    assert max(measurement.warmup_s[1:]) < measurement.compile_s
+    assert measurement.output_error < 1e-5
+    assert measurement.num_params == engine.run(make_cell(model=MLP), digits).num_params

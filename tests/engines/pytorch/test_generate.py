@@ -1,24 +1,22 @@
 """Cells that generate text, in this process."""
 
 import re
-from inspect import signature
 
 import pytest
 
 from accelbench.engines.pytorch import engine, zoo
 from accelbench.engines.pytorch.flops import OF_GENERATION
-from accelbench.engines.pytorch.generate import CACHES
 from accelbench.errors import UserError
-from accelbench.judging.verdict import judge
 from accelbench.schema.cell import Generate, Options
 from accelbench.schema.vocab import Device, Mode, Precision, Task
+from engines import cells
 from engines.pytorch.test_tokens import cell, model
 from fakes import needs
-from marks import IGNORES_LIGHTNINGS_WARNINGS, slow
+from marks import slow
 
-pytestmark = [needs("transformers"), IGNORES_LIGHTNINGS_WARNINGS]
+pytestmark = needs("transformers")
 PROMPT, NEW, BATCH, LAYERS, WIDTH = 6, 5, 3, 2, 32
-SHORT = Generate(prompt_tokens=PROMPT, new_tokens=NEW)
+SHORT, LONG = Generate(prompt_tokens=PROMPT, new_tokens=NEW), Generate(prompt_tokens=1000, new_tokens=25)
 
 
 def asked(name="gpt2", generate=SHORT, **changes):
@@ -26,38 +24,16 @@ def asked(name="gpt2", generate=SHORT, **changes):
 
 
 def measured(tmp_path, *words, num_bytes, **changes):
-    measurement = engine.run(asked(*words, steps=3, **changes), tmp_path)
-    assert (judge(asked(**changes), measurement), measurement.tokens_per_sample) == (None, NEW)
-    assert measurement.work.uncounted == [OF_GENERATION]
+    measurement = cells.measured(engine, asked(*words, steps=3, **changes), tmp_path)
+    assert (measurement.tokens_per_sample, measurement.work.uncounted) == (NEW, [OF_GENERATION])
     generation = measurement.generation
     assert [len(times_s) for times_s in generation.decode_s] == [NEW - 1] * len(measurement.latency_s) == [NEW - 1] * 3
     # The last token is never fed to the network.
     assert generation.cache_bytes == LAYERS * 2 * BATCH * WIDTH * (PROMPT + NEW - 1) * num_bytes
-    for whole_s, first_s, others_s in zip(
-        measurement.latency_s, generation.prefill_s, generation.decode_s, strict=True
-    ):
+    parts = zip(measurement.latency_s, generation.prefill_s, generation.decode_s, strict=True)
+    for whole_s, first_s, others_s in parts:
         assert 0.5 * whole_s < first_s + sum(others_s) <= whole_s
     return measurement
-
-
-def changing(monkeypatch, change):
-    """Replaces `forward` of built networks by `change(forward, ids, cache, others)`."""
-    build = zoo.build
-
-    def changed(*args):
-        network = build(*args)
-        original, name = network.forward, next(name for name in CACHES if name in signature(network.forward).parameters)
-
-        def forward(ids, cache, others):
-            return original(input_ids=ids, **{name: cache}, **others)
-
-        def called(input_ids, cache=None, logits_to_keep=0, **others):
-            return change(forward, input_ids, cache, {**others, "logits_to_keep": logits_to_keep})
-
-        network.forward = called
-        return network
-
-    monkeypatch.setattr(zoo, "build", changed)
 
 
 @pytest.mark.parametrize(
@@ -80,19 +56,24 @@ def test_each_token_has_its_time_and_the_cache_its_bytes(tmp_path, name, precisi
 @pytest.mark.timeout(900)  # compilation is slow on busy cores
 def test_a_compiled_network_has_a_static_cache(tmp_path):
     measurement = measured(tmp_path, "llama", options=Options(compile=True), timeout_s=900.0, num_bytes=4)
-    assert measurement.num_compiles == 1  # only the decode step is compiled
-    assert measurement.warnings == []
+    assert (measurement.num_compiles, measurement.warnings) == (1, [])  # only the decode step is compiled
     assert measurement.first_step_s > 10 * measurement.latency_s[0]
 
 
-def forgets(forward, ids, cache, others):
-    if cache is not None and cache.get_seq_length() > PROMPT:
-        cache.crop(-1)
-    return forward(ids, cache, others)
-
-
 def test_fed_the_same_tokens_a_network_that_forgets_some_gives_other_logits(tmp_path, monkeypatch):
-    changing(monkeypatch, forgets)
+    build = zoo.build
+
+    def forgets(network, args, named):
+        cache = named.get("past_key_values", named.get("cache"))
+        if cache is not None and cache.get_seq_length() > PROMPT:
+            cache.crop(-1)
+
+    def built(*args):
+        network = build(*args)
+        network.register_forward_pre_hook(forgets, with_kwargs=True)
+        return network
+
+    monkeypatch.setattr(zoo, "build", built)
     (defect,) = engine.run(asked(steps=2), tmp_path).defects
     assert re.search("differs by .* % from the output of a newly built network", defect)
 
@@ -102,11 +83,7 @@ def test_fed_the_same_tokens_a_network_that_forgets_some_gives_other_logits(tmp_
     [
         slow("mamba", SHORT, "model.name=mamba: mode=generate needs a network with a key-value cache: use"),
         ("vit", SHORT, "model.name=vit: its configuration has no vocab_size for token ids: use another model.name"),
-        (
-            "gpt2",
-            Generate(prompt_tokens=1000, new_tokens=25),
-            "generate.prompt_tokens and generate.new_tokens: together 1025: gpt2 accepts at most 1024 tokens: use few",
-        ),
+        ("gpt2", LONG, "generate.prompt_tokens and generate.new_tokens: together 1025: gpt2 accepts at most 1024 tok"),
     ],
 )
 def test_what_can_not_generate_is_told_before_it_runs(tmp_path, name, generate, message):

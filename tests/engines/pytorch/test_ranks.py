@@ -12,15 +12,14 @@ from accelbench.engines.pytorch.ranks import RankReport, Ranks, joined
 from accelbench.errors import UnsupportedError
 from accelbench.isolation.hosts import Hosts
 from accelbench.judging.verdict import judge
-from accelbench.schema.cell import ModelSpec
 from accelbench.schema.measurement import Observed
 from accelbench.schema.vocab import Device, Mode, Protocol, Status
-from engines.pytorch.test_goal import cell_to_goal
+from engines import cells
+from engines.cells import MLP, cell_to_goal
 from fakes import make_cell
 from marks import slow
 
-MODEL = ModelSpec(name="mlp", args={"widths": [32, 32], "dropout": 0.0}, optimizer="sgd", learning_rate=0.05)
-FIT = {"mode": Mode.train, "protocol": Protocol.fit, "epochs": 2}
+FIT = cells.FIT | {"epochs": 2}
 
 
 @pytest.fixture(scope="module")
@@ -32,7 +31,7 @@ def hosts():
 @pytest.fixture
 def run(hosts, digits):
     def run(folder=digits, **changes):
-        return hosts.run(make_cell(**{"model": MODEL, "devices": 2, **changes}), folder)
+        return hosts.run(make_cell(**{"model": MLP, "devices": 2, **changes}), folder)
 
     return run
 
@@ -46,7 +45,7 @@ def test_training_on_two_devices_is_training_on_one(run, digits, tmp_path):
     assert two.epochs[-1].accuracy == one.epochs[-1].accuracy
     assert (two.evaluation.num_samples, two.evaluation.accuracy) == (90, one.evaluation.accuracy)
     assert two.evaluation.loss == pytest.approx(one.evaluation.loss, rel=1e-5)
-    (alone, _), (first, _), (second, _) = (torch.load(folder / f"rank{name}.pt") for name in ("0of1", "0of2", "1of2"))
+    alone, first, second = (torch.load(folder / f"rank{name}.pt") for name in ("0of1", "0of2", "1of2"))
     for name, weights in alone.items():
         assert torch.equal(first[name], second[name])
         torch.testing.assert_close(first[name], weights, rtol=1e-5, atol=1e-6)

@@ -10,13 +10,14 @@ from accelbench.engines.pytorch import engine, zoo
 from accelbench.engines.pytorch.own_batches import NO_LABEL, TokenMaker
 from accelbench.engines.registry import host_spec
 from accelbench.errors import UserError
-from accelbench.judging.verdict import judge
-from accelbench.schema.cell import DataSpec, ModelSpec
-from accelbench.schema.vocab import Library, Mode, Pipeline, Precision, Protocol, Task
+from accelbench.schema.cell import ModelSpec
+from accelbench.schema.vocab import Library, Mode, Precision, Task
+from engines import cells
+from engines.cells import RANDOM, TWO_STEPS
 from fakes import make_cell, needs
-from marks import IGNORES_LIGHTNINGS_WARNINGS, slow
+from marks import slow
 
-pytestmark = [needs("transformers"), IGNORES_LIGHTNINGS_WARNINGS]
+pytestmark = needs("transformers")
 SMALL = {"vocab_size": 90, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 64}
 ARGS = {
     "bert": SMALL,
@@ -28,26 +29,18 @@ CLASSIFIES = Task.classification
 
 
 def model(name="bert", task=Task.masked_lm, seq_len=16, **args):
-    return ModelSpec(
-        name=name,
-        library=Library.transformers,
-        task=task,
-        args={**ARGS.get(name, {}), **args},
-        batch_args={"seq_len": seq_len},
-        optimizer="adamw",
-    )
+    settings = {"args": {**ARGS.get(name, {}), **args}, "batch_args": {"seq_len": seq_len}, "optimizer": "adamw"}
+    return ModelSpec(name=name, library=Library.transformers, task=task, **settings)
 
 
 def cell(spec, **changes):
-    settings = {"data": DataSpec(name="random", pipeline=Pipeline.host), "mode": Mode.train, "batch_size": 4}
-    short = {"protocol": Protocol.steps, "warmup": 1, "steps": 2, "breakdown_s": 0.0}
-    return make_cell(**{**settings, **short, "model": spec, **changes})
+    settings = {"data": RANDOM, "mode": Mode.train, "batch_size": 4, "breakdown_s": 0.0}
+    return make_cell(**{**settings, **TWO_STEPS, "model": spec, **changes})
 
 
 def measured(tmp_path, spec, **changes):
-    asked = cell(spec, **changes)
-    measurement = engine.run(asked, tmp_path)
-    assert (judge(asked, measurement), measurement.warnings, measurement.tokens_per_sample) == (None, [], 16)
+    measurement = cells.measured(engine, cell(spec, **changes), tmp_path)
+    assert (measurement.warnings, measurement.tokens_per_sample) == ([], 16)
     assert measurement.notes[0] == "transformers' attention: sdpa"
     assert all("in float32" in note for note in measurement.notes[1:])  # the positions of llama
     return measurement
@@ -64,12 +57,9 @@ def test_each_task_trains_and_infers(tmp_path, name, task):
         assert 2.5 * infer.work.flops < train.work.flops < 3.2 * infer.work.flops
     assert train.loss < 5  # about ln(90)
     if name == "llama":
-        tokens, width, inner, vocab, layers = 4 * 16, 32, 64, 90, 2
-        products = 4 * width * width + 3 * width * inner
-        # A query has scores for half of the keys, and as many values are added up.
-        attention = 2 * 8 * width
-        of_layers = 2 * tokens * (layers * (products + attention) + width * vocab)
-        assert infer.work.flops == pytest.approx(of_layers, rel=0.01)
+        # Products of two layers; scores of a query for half of the keys, and as many values added up; logits.
+        of_layer = 4 * 32 * 32 + 3 * 32 * 64 + 2 * 8 * 32
+        assert infer.work.flops == pytest.approx(2 * 4 * 16 * (2 * of_layer + 32 * 90), rel=0.01)
     if name == "bert":
         measured(tmp_path, model(), precision=Precision.bf16_mixed)  # token ids stay whole numbers
 
@@ -87,23 +77,18 @@ def test_nothing_reaches_for_the_network(tmp_path, monkeypatch):
 
 def test_batches_have_the_labels_of_their_task_and_no_special_ids():
     ends = {"pad_token_id": 5, "eos_token_id": [7, 8]}
-    batches = {
-        "classes": cell(model("llama", CLASSIFIES, **ends)),
-        "tokens": cell(model("llama", Task.causal_lm, **ends)),
-        "masked": cell(model()),
-        "none": cell(model(), mode=Mode.infer),
-    }
-    made = {name: TokenMaker(asked, 50)() for name, asked in batches.items()}
-    labels = {name: batch.get("labels") for name, batch in made.items()}
-    for name, special in {"classes": {5, 7, 8}, "tokens": {5, 7, 8}, "masked": {0}}.items():
-        assert not special & set(made[name]["input_ids"].unique().tolist())
-        assert made[name]["attention_mask"].all()
-    assert set(labels["classes"].tolist()) == {0, 1}
-    assert torch.equal(labels["tokens"], made["tokens"]["input_ids"])
-    labelled = labels["masked"] != NO_LABEL
+    classes = TokenMaker(cell(model("llama", CLASSIFIES, **ends)), 50)()
+    tokens = TokenMaker(cell(model("llama", Task.causal_lm, **ends)), 50)()
+    masked = TokenMaker(cell(model()), 50)()
+    for batch, special in ((classes, {5, 7, 8}), (tokens, {5, 7, 8}), (masked, {0})):
+        assert not special & set(batch["input_ids"].unique().tolist())
+        assert batch["attention_mask"].all()
+    assert set(classes["labels"].tolist()) == {0, 1}
+    assert torch.equal(tokens["labels"], tokens["input_ids"])
+    labelled = masked["labels"] != NO_LABEL
     assert 0.1 < labelled.float().mean() < 0.3
-    assert torch.equal(labels["masked"][labelled], made["masked"]["input_ids"][labelled])
-    assert labels["none"] is None
+    assert torch.equal(masked["labels"][labelled], masked["input_ids"][labelled])
+    assert "labels" not in TokenMaker(cell(model(), mode=Mode.infer), 50)()
 
 
 @pytest.mark.parametrize(

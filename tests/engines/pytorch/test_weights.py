@@ -10,21 +10,16 @@ from torchvision import models
 
 from accelbench.engines.pytorch import engine, weights, zoo
 from accelbench.errors import UserError
-from accelbench.judging.verdict import judge
 from accelbench.schema.cell import ModelSpec, Options
 from accelbench.schema.vocab import Library, Mode, Precision, Protocol, Task, Weights
+from engines.cells import measured
 from fakes import make_cell, needs
-from marks import IGNORES_LIGHTNINGS_WARNINGS
 
-pytestmark = IGNORES_LIGHTNINGS_WARNINGS
 MLP = ModelSpec(name="mlp", args={"widths": [8], "dropout": 0.0}, optimizer="sgd", learning_rate=0.1)
 FIT = {"mode": Mode.train, "protocol": Protocol.fit, "epochs": 1, "batch_size": 64, "model": MLP}
-BERT = ModelSpec(
-    name="bert",
-    library=Library.transformers,
-    task=Task.masked_lm,
-    args={"num_hidden_layers": 1, "hidden_size": 32, "num_attention_heads": 2, "vocab_size": 50},
-)
+SMALL = {"num_hidden_layers": 1, "hidden_size": 32, "num_attention_heads": 2, "vocab_size": 50}
+BERT = ModelSpec(name="bert", library=Library.transformers, task=Task.masked_lm, args=SMALL)
+TIMM = ModelSpec(name="test_resnet", library=Library.timm)
 
 
 class Tied(nn.Module):
@@ -51,7 +46,7 @@ def drawn(seed, model, shape=(8, 8)):
         (MLP, (8, 8)),
         (ModelSpec(name="squeezenet1_1", library=Library.torchvision), (3, 32, 32)),
         (ModelSpec(name="Pixels", library=Library.custom, network="own_code.Pixels"), ()),
-        pytest.param(ModelSpec(name="test_resnet", library=Library.timm), (3, 32, 32), marks=needs("timm")),
+        pytest.param(TIMM, (3, 32, 32), marks=needs("timm")),
         pytest.param(BERT, (), marks=needs("transformers")),
     ],
     ids=["own", "torchvision", "custom", "timm", "transformers"],
@@ -64,38 +59,30 @@ def test_a_network_of_any_library_gets_the_weights_of_a_file(tmp_path, model, sh
         assert_has(drawn(2, model, shape), other.state_dict())
 
 
-def test_of_weights_that_are_one_tensor_one_is_saved_and_loaded_and_views_are_saved_apart(tmp_path):
-    path, network, other = tmp_path / "tied.safetensors", Tied(), Tied()
+def test_of_weights_that_are_one_tensor_one_is_saved_and_any_name_is_loaded_and_views_are_saved_apart(tmp_path):
+    path, network, state = tmp_path / "tied.safetensors", Tied(), Tied().state_dict()
     weights.save(network, path)
     assert len(load_file(path)) == 3
-    weights.load(other, str(path))
-    assert torch.equal(other.last.weight, network.first.weight)
+    save_file({name: value.clone() for name, value in state.items()}, tmp_path / "all names.safetensors")
+    for name, expected in (("tied", network.state_dict()), ("all names", state)):
+        other = Tied()
+        weights.load(other, str(tmp_path / f"{name}.safetensors"))
+        assert_has(other, expected)
+        assert other.last.weight is other.first.weight
     both = torch.randn(2, 4, 4)
     network.first.weight, network.last.weight = (nn.Parameter(tensor) for tensor in both)
     weights.save(network, path)
     assert torch.equal(load_file(path)["last.weight"], both[1])
 
 
-def test_a_file_with_all_names_of_a_shared_weight_is_loaded(tmp_path):
-    path, network, other = tmp_path / "both.safetensors", Tied(), Tied()
-    save_file({name: value.clone() for name, value in network.state_dict().items()}, path)
-    weights.load(other, str(path))
-    assert_has(other, network.state_dict())
-    assert other.last.weight is other.first.weight
-
-
-def test_weights_of_another_network_are_named(tmp_path):
-    path = tmp_path / "other.safetensors"
-    state = Tied().state_dict()
+def test_a_file_of_another_network_or_kind_is_refused(tmp_path):
+    path, state = tmp_path / "bad.safetensors", Tied().state_dict()
     save_file({"first.weight": state["first.weight"], "first.bias": state["first.bias"], "more": torch.zeros(3)}, path)
     with pytest.raises(UserError, match="weights do not fit the network: .*last.bias.*more"):
         weights.load(Tied(), str(path))
-
-
-def test_a_file_that_is_no_safetensors_is_refused(tmp_path):
-    (tmp_path / "bad.safetensors").write_bytes((1 << 62).to_bytes(8, "little") + b"{}")
+    path.write_bytes((1 << 62).to_bytes(8, "little") + b"{}")
     with pytest.raises(UserError, match=r"^model.weights=.*bad.safetensors: not readable as safetensors \("):
-        weights.load(Tied(), str(tmp_path / "bad.safetensors"))
+        weights.load(Tied(), str(path))
 
 
 @pytest.mark.parametrize("options", [Options(), pytest.param(Options(compile=True), marks=pytest.mark.slow)])
@@ -107,8 +94,7 @@ def test_trained_weights_are_those_that_inference_then_has_in_any_precision(digi
     assert set(load_file(path)) == set(drawn(0, MLP).state_dict())
     fitted = replace(MLP, weights=str(path))
     for precision in (Precision.fp32, Precision.bf16):
-        cell = make_cell(model=fitted, precision=precision)
-        assert judge(cell, engine.run(cell, digits)) is None
+        measured(engine, make_cell(model=fitted, precision=precision), digits)
     again = engine.run(make_cell(**{**FIT, "model": fitted}), digits)
     assert again.epochs[0].loss < trained.epochs[0].loss
 
@@ -124,23 +110,22 @@ class Loading(nn.Linear):
 def test_a_users_class_may_load_its_own_checkpoint(tmp_path):
     state = {"weight": torch.eye(2), "bias": torch.ones(2)}
     torch.save(state, tmp_path / "mine.pth")
-    args = {"weights": str(tmp_path / "mine.pth")}
-    model = ModelSpec(name="Loading", library=Library.custom, network=f"{__name__}.Loading", args=args)
+    model = ModelSpec(name="Loading", library=Library.custom, network=f"{__name__}.Loading")
+    model.args["weights"] = str(tmp_path / "mine.pth")
     assert_has(zoo.build(model, (), 0), state)
-
-
-TINY = ModelSpec(name="shufflenet_v2_x0_5", library=Library.torchvision, weights=Weights.pretrained)
 
 
 def test_torchvisions_pretrained_weights_are_loaded(monkeypatch, tmp_path):
     monkeypatch.setattr("torch.hub.get_dir", lambda: str(tmp_path))
     monkeypatch.setattr("torch.hub.urlopen", lambda *_, **__: pytest.fail("nothing is downloaded"))
     (tmp_path / "checkpoints").mkdir()
+    name = "shufflenet_v2_x0_5"
     torch.manual_seed(5)
-    state = models.get_model(TINY.name, weights=None).state_dict()
-    url = models.get_model_weights(TINY.name).DEFAULT.url
+    state = models.get_model(name, weights=None).state_dict()
+    url = models.get_model_weights(name).DEFAULT.url
     torch.save(state, tmp_path / "checkpoints" / url.rpartition("/")[2])
-    assert_has(zoo.build(TINY, (3, 64, 64), 1000), state)
+    pretrained = ModelSpec(name=name, library=Library.torchvision, weights=Weights.pretrained)
+    assert_has(zoo.build(pretrained, (3, 64, 64), 1000), state)
 
 
 @needs("timm")
@@ -151,9 +136,8 @@ def test_timms_pretrained_weights_are_loaded(tmp_path, monkeypatch):
     snapshot.mkdir(parents=True)
     (folder / "refs").mkdir()
     (folder / "refs" / "main").write_text("0" * 40)
-    plain = ModelSpec(name="test_resnet", library=Library.timm)
     torch.manual_seed(5)
-    state = zoo.build(plain, (3, 64, 64), 1000).state_dict()
+    state = zoo.build(TIMM, (3, 64, 64), 1000).state_dict()
     save_file(state, snapshot / "model.safetensors")
-    model = replace(plain, weights=Weights.pretrained, args={"cache_dir": str(tmp_path)})
+    model = replace(TIMM, weights=Weights.pretrained, args={"cache_dir": str(tmp_path)})
     assert_has(zoo.build(model, (3, 64, 64), 1000), state)

@@ -8,29 +8,31 @@ import dataclasses
 import pytest
 
 from accelbench.engines.pytorch import engine
-from accelbench.schema.cell import ModelSpec
-from accelbench.schema.vocab import Device, Mode, Precision, Protocol, Scaling, Status
+from accelbench.schema.vocab import Device, Mode, Precision, Scaling
+from engines import cells
+from engines.cells import FIT, MLP, ran
 from fakes import SHORT, make_cell, needs
 from marks import slow
 
 pytestmark = needs("torch_xla")
 
-SGD = ModelSpec(name="mlp", args={"widths": [32, 32], "dropout": 0.0}, optimizer="sgd", learning_rate=0.05)
-# The batch size divides the training set, because XLA drops a short last batch.
-FIT = make_cell(mode=Mode.train, protocol=Protocol.fit, model=SGD, epochs=3, batch_size=50)
-
 
 def measured_on_xla(hosts, cell, folder):
-    outcome = hosts.run(dataclasses.replace(cell, device=Device.xla_cpu, timeout_s=240), folder)
-    assert (outcome.status, outcome.reason) == (Status.ok, None), outcome.error
-    assert outcome.measurement.warnings == []  # later steps compile nothing
-    return outcome.measurement
+    measurement = ran(hosts, dataclasses.replace(cell, device=Device.xla_cpu, timeout_s=240), folder)
+    assert measurement.warnings == []  # later steps compile nothing
+    return measurement
+
+
+def printed(code, **variables):
+    """What code prints in another process, since importing torch_xla replaces parts of torch.nn."""
+    return cells.printed(code, PJRT_DEVICE="CPU", **variables)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("precision", "devices"), [(Precision.fp64, 1), (Precision.fp32, 2)])
 def test_xla_trains_to_the_cpus_losses_and_accuracy(hosts, digits, precision, devices):
-    cell = dataclasses.replace(FIT, precision=precision)
+    # The batch size divides the training set, because XLA drops a short last batch.
+    cell = make_cell(**FIT | {"epochs": 3, "batch_size": 50, "precision": precision})
     measured = measured_on_xla(hosts, dataclasses.replace(cell, devices=devices), digits)
     expected = engine.run(cell, digits)
     assert (measured.device, measured.num_devices) == ("xla_cpu", devices)
@@ -38,8 +40,7 @@ def test_xla_trains_to_the_cpus_losses_and_accuracy(hosts, digits, precision, de
     assert measured.evaluation.num_samples == 90
     assert measured.evaluation.accuracy == pytest.approx(expected.evaluation.accuracy, abs=0.012)
     assert measured.evaluation.loss == pytest.approx(expected.evaluation.loss, rel=1e-3)
-    assert measured.num_compiles > 0
-    assert measured.compile_s > 0
+    assert min(measured.num_compiles, measured.compile_s) > 0
     assert measured.first_step_s > measured.epochs[-1].seconds / 6  # it compiles
     assert measured.work == expected.work
 
@@ -47,15 +48,11 @@ def test_xla_trains_to_the_cpus_losses_and_accuracy(hosts, digits, precision, de
 @pytest.mark.parametrize("mode", [Mode.train, slow(Mode.infer)])
 @pytest.mark.parametrize(
     ("precision", "devices"),
-    [
-        (Precision.bf16, 1),
-        slow(Precision.bf16_mixed, 1),
-        slow(Precision.fp32, 2),
-    ],
+    [(Precision.bf16, 1), slow(Precision.bf16_mixed, 1), slow(Precision.fp32, 2)],
 )
 def test_xla_runs_what_was_asked_and_compiles_nothing_in_the_steady_state(hosts, digits, precision, devices, mode):
     several = {"scaling": Scaling.weak, "devices": devices} if devices > 1 else {}
-    cell = make_cell(model=SGD, precision=precision, mode=mode, window=SHORT, batch_size=64, **several)
+    cell = make_cell(model=MLP, precision=precision, mode=mode, window=SHORT, batch_size=64, **several)
     measured = measured_on_xla(hosts, cell, digits)
     assert (measured.precision, measured.num_devices, measured.fallbacks) == (precision, devices, [])
     assert all(block.num_samples == 64 * block.num_steps for block in measured.blocks)
@@ -78,14 +75,6 @@ divided, whole = images * 2, backend.gather(images * 3)
 backend.end_step()
 print(num_parts(divided), num_parts(whole))
 print(images.cpu().flatten().tolist() == list(range(24)), backend.put((images,))[0] is images)
-"""
-
-OF_TPUS = """
-backend.runtime = types.SimpleNamespace(device_type=lambda: "TPU")
-print(backend.ran_on("xla"), backend.device_name(), backend.peak_memory_bytes())
-"""
-
-FALLBACKS_AND_SEEDS = """
 values = torch.arange(4.0, device=torch_xla.device())
 print((values + 1).sum().item(), backend.fallbacks())
 torch.ops.aten.histc(values, bins=2)
@@ -93,12 +82,14 @@ print(backend.fallbacks())
 for number in (1, 2, 1):
     backend.seed(number)
     print(torch.rand(3, device=torch_xla.device()).tolist())
+backend.runtime = types.SimpleNamespace(device_type=lambda: "TPU")
+print(backend.ran_on("xla"), backend.device_name(), backend.peak_memory_bytes())
 """
 
 
 @pytest.mark.slow
-def test_a_batch_is_divided_among_all_devices_fallbacks_are_named_and_the_seed_decides_what_is_drawn(printed):
-    lines = printed(IMPORTS + SPMD + FALLBACKS_AND_SEEDS + OF_TPUS, CPU_NUM_DEVICES="2")
+def test_a_batch_is_divided_among_all_devices_fallbacks_are_named_and_the_seed_decides_what_is_drawn():
+    lines = printed(IMPORTS + SPMD, CPU_NUM_DEVICES="2")
     parts, gathered, whole, before, after, first, other, again, of_tpus = lines
     assert of_tpus == "tpu None None"  # several TPUs as one have no name
     assert (parts, gathered, whole) == ("2 2 1", "2 1", "True True")
@@ -126,7 +117,7 @@ print(waited - launched, read - waited)
 
 
 @pytest.mark.slow
-def test_the_wait_is_for_what_was_launched(printed):
+def test_the_wait_is_for_what_was_launched():
     (line,) = printed(IMPORTS + WAIT, CPU_NUM_DEVICES="2")
     waited, read = map(float, line.split())
     assert waited > read  # the products were finished before the read
@@ -147,7 +138,7 @@ print(weights.grad.cpu().tolist())
 
 
 @pytest.mark.slow
-def test_xla_averages_the_gradients_within_the_step(printed):
+def test_xla_averages_the_gradients_within_the_step():
     assert printed(IMPORTS + REDUCE) == ["True", "[2.0, 2.0, 2.0]"]
 
 
@@ -162,5 +153,5 @@ print({weight.device.type for weight in network.parameters()}, network[1].weight
 """
 
 
-def test_a_network_on_xla_shares_its_weights_and_may_hold_references_to_them(printed):
+def test_a_network_on_xla_shares_its_weights_and_may_hold_references_to_them():
     assert printed(IMPORTS + PLACED) == ["{'xla'} True"]

@@ -24,10 +24,7 @@ def make_list():
     return []
 
 
-MNIST, SMALL = (28, 28), (3, 32, 40)
-
-
-def built(name, shape=MNIST, num_classes=10, library=Library.accelbench, **more):
+def built(name, shape=(28, 28), num_classes=10, library=Library.accelbench, **more):
     return zoo.build(ModelSpec(name=name, library=library, **more), shape, num_classes)
 
 
