@@ -30,7 +30,7 @@ from rich.console import Console
 from accelbench import pipeline, stages
 from accelbench.answers import headline
 from accelbench.answers.jobs import jobs
-from accelbench.commands.show import open_viewer
+from accelbench.commands.share import open_viewer
 from accelbench.errors import UserError, writing_errors
 from accelbench.grid.estimate import read_evidence, total
 from accelbench.grid.fingerprint import GIT_S, code_digest

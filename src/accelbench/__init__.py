@@ -7,12 +7,12 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from accelbench.api.comparison import Comparison as Comparison
-    from accelbench.api.comparison import PairVerdict as PairVerdict
-    from accelbench.api.comparison import compare as compare
     from accelbench.api.measure import measure as measure
+    from accelbench.api.results import Comparison as Comparison
+    from accelbench.api.results import PairVerdict as PairVerdict
     from accelbench.api.results import Result as Result
     from accelbench.api.results import Results as Results
+    from accelbench.api.results import compare as compare
     from accelbench.api.results import read as read
     from accelbench.api.run import run as run
     from accelbench.errors import InvalidError as InvalidError
@@ -21,9 +21,8 @@ if TYPE_CHECKING:
 
 # Module -> the names above that it defines.
 _MODULES = {
-    "api.comparison": ("Comparison", "PairVerdict", "compare"),
     "api.measure": ("measure",),
-    "api.results": ("Result", "Results", "read"),
+    "api.results": ("Comparison", "PairVerdict", "Result", "Results", "compare", "read"),
     "api.run": ("run",),
     "errors": ("InvalidError", "UserError"),
     "schema.cell": ("Window",),

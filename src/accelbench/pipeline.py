@@ -11,7 +11,7 @@ from rich.console import Console
 
 from accelbench import project
 from accelbench.cluster import controller
-from accelbench.commands import show
+from accelbench.commands import share
 from accelbench.isolation.hosts import Hosts
 from accelbench.judging.verdict import is_retried
 from accelbench.report.read import read, read_all
@@ -130,7 +130,7 @@ def build_report(_: Console) -> None:
 
     place = project.pipelines_place()
     out = place.root / "report"
-    show.build_report(place, place.root / project.RESULTS, out, params.load(place.project).costs, print)
+    share.build_report(place, place.root / project.RESULTS, out, params.load(place.project).costs, print)
     dvc_plots.write(out)
 
 

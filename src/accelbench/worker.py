@@ -12,8 +12,7 @@ from pathlib import Path
 
 from accelbench.engines.registry import SUBSTITUTING, host_spec
 from accelbench.errors import UserError
-from accelbench.isolation.child import respond
-from accelbench.isolation.messages import Request, encode
+from accelbench.isolation.child import Request, encode, respond
 from accelbench.schema.cell import Cell
 from accelbench.schema.record import SCHEMA_VERSION, check_readable
 from accelbench.schema.serialize import load

@@ -7,7 +7,7 @@ from itertools import product
 from typing import NamedTuple
 
 from accelbench.answers.cells import MeasuredCell
-from accelbench.answers.pairs import OF_ENGINE
+from accelbench.answers.gaps import OF_ENGINE
 from accelbench.answers.words import options_text
 from accelbench.report.read import Sweep
 from accelbench.schema.cell import Cell

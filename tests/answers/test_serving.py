@@ -6,8 +6,8 @@ from itertools import count
 import pytest
 
 from accelbench.answers.cells import Process, cells_of
+from accelbench.answers.gaps import BATCH, pairs
 from accelbench.answers.jobs import jobs
-from accelbench.answers.pairs import BATCH, pairs
 from accelbench.answers.serving import best_settings, capacities
 from accelbench.schema.cell import Server
 from accelbench.schema.measurement import Quantile

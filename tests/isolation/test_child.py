@@ -7,7 +7,7 @@ import os
 import pytest
 
 from accelbench.isolation import child
-from accelbench.isolation.messages import Outcome, Request, decode, encode
+from accelbench.isolation.child import Outcome, Request, decode, encode
 from accelbench.schema.vocab import Status
 from fakes import make_cell
 

@@ -9,8 +9,7 @@ import accelbench
 from accelbench.answers.cells import Process, cells_of
 from accelbench.answers.jobs import jobs
 from accelbench.cli import main
-from accelbench.judging.row import summarise
-from accelbench.judging.served import served_text
+from accelbench.judging.row import served_text, summarise
 from accelbench.schema.cell import Server
 from accelbench.schema.vocab import Protocol, Verdict
 from accelbench.sinks.mlflow_fields import of_cells

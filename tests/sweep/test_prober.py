@@ -2,7 +2,7 @@ import dataclasses
 
 import pytest
 
-from accelbench.isolation.messages import Outcome
+from accelbench.isolation.child import Outcome
 from accelbench.judging.row import summarise, warnings_of
 from accelbench.judging.verdict import judge
 from accelbench.schema.ceilings import read_ceilings

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from accelbench.answers.cells import MeasuredCell, Process
 from accelbench.answers.jobs import Job, alike
-from accelbench.judging.served import limit_text
+from accelbench.judging.row import limit_text
 from accelbench.presentation import significant
 from accelbench.schema.cell import Cell, Server
 from accelbench.schema.measurement import Serving

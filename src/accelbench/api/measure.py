@@ -23,8 +23,8 @@ from accelbench.devices.registry import look
 from accelbench.engines.registry import HostSpec, host_spec
 from accelbench.errors import InvalidError, UnknownChoiceError, UserError
 from accelbench.grid import fingerprint, support
+from accelbench.isolation.child import Outcome
 from accelbench.isolation.hosts import Hosts
-from accelbench.isolation.messages import Outcome
 from accelbench.judging.verdict import ALLOWED, BUSY, judge
 from accelbench.project import SENT, workplace
 from accelbench.schema import vocab

@@ -42,8 +42,7 @@ MODULES = {
     "measure": ("run", "plan"),
     "compare": ("compare", "regressions", "bisect", "selfcheck"),
     "best": ("best",),
-    "show": ("report", "view", "figure"),
-    "share": ("export", "bundle", "verify", "replay", "merge"),
+    "share": ("report", "view", "figure", "export", "bundle", "verify", "replay", "merge"),
     "project": ("doctor", "sync", "ui", "init", "completion"),
 }
 PLACES = {name: module for module, names in MODULES.items() for name in names}

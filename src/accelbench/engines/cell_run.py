@@ -35,7 +35,7 @@ from accelbench.schema.measurement import (
     Serving,
     Work,
 )
-from accelbench.schema.ranges import MAX_NUMBER
+from accelbench.schema.serialize import MAX_NUMBER
 from accelbench.schema.vocab import EPOCHS, SERVING, Mode, Pipeline, Precision, Protocol
 
 

@@ -17,7 +17,7 @@ from accelbench.measuring import clock
 from accelbench.measuring.clock import Step, Timing
 from accelbench.schema.cell import ACCURACY, LOSS, Cell, Target
 from accelbench.schema.measurement import Evaluated, Evaluation, Logged, TargetTraining
-from accelbench.schema.ranges import MAX_NUMBER
+from accelbench.schema.serialize import MAX_NUMBER
 from accelbench.schema.vocab import Definition, Device, Span, Stop
 
 if TYPE_CHECKING:

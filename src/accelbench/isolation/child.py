@@ -1,7 +1,14 @@
-"""Runs one request, such as a cell or a rank of a cell, in its own process: the child. Always sends an `Outcome`."""
+"""Runs one request, such as a cell or a rank of a cell, in its own process: the child. Always sends an `Outcome`.
+
+Requests and outcomes are sent as JSON:
+
+sweep  -- Request -->  host  -- the same -->  child
+sweep  <-- Outcome --  host  <-- Outcome --   child
+"""
 
 import faulthandler
 import importlib
+import json
 import os
 import re
 import signal
@@ -10,22 +17,74 @@ import sysconfig
 import tempfile
 import traceback
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
 from multiprocessing import connection
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from accelbench.devices import allocators
 from accelbench.devices.packages import INSTALLED
 from accelbench.devices.proc import high_water_bytes
 from accelbench.errors import UnsupportedError, UserError
-from accelbench.isolation.messages import Do, Outcome, Request, encode
 from accelbench.lifeline import end_with_starter
 from accelbench.project import PACKAGE
-from accelbench.schema.measurement import Measurement
+from accelbench.schema.ceilings import Ceilings
+from accelbench.schema.cell import Cell
+from accelbench.schema.measurement import Ended, Measurement
+from accelbench.schema.secrets import masked
 from accelbench.schema.serialize import load, plain
-from accelbench.schema.text import is_out_of_memory, message_of, summary
-from accelbench.schema.vocab import Status
+from accelbench.schema.text import MAX_REASON, beginning, ending, is_out_of_memory, message_of, summary
+from accelbench.schema.vocab import Precision, Status
+
+T = TypeVar("T")
+# The actions: measure a cell, export its network, probe its device's ceilings.
+Do = StrEnum("Do", ["run", "export", "probe"])
+
+
+@dataclass(frozen=True, kw_only=True)
+class Request:
+    """A request for an action on a cell. A function in the module `engine` performs the action."""
+
+    cell: Cell
+    engine: str
+    data_folder: str
+    timeout_s: float  # seconds after which the host kills the request's processes
+    do: Do = Do.run
+    log: str = ""  # file for the output of the processes; `Hosts` sets it
+    precisions: list[Precision] = field(default_factory=list)  # precisions to probe
+    # name of an argument of the engine's `run` -> path: `exported` is the folder of the exported network, `weights` the
+    # file for the trained weights, and `requests` the file for the raw times of requests
+    paths: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome(Ended):
+    """The result of a request. The child sends it, and the host adds `system`. Only the first rank has a measurement.
+
+    `reason` and `error` are safe to print, because *** replaces secrets in them. `reason` contains only the first
+    `MAX_REASON` characters, and `error` only the last `MAX_TEXT`.
+    """
+
+    ceilings: Ceilings | None = None  # ceilings of a probed device
+    peak_host_bytes: int | None = None  # peak resident memory of the process, up to the end of the measurement
+
+    def __post_init__(self) -> None:
+        if self.reason is not None:
+            object.__setattr__(self, "reason", beginning(summary(masked(self.reason)), MAX_REASON))
+        if self.error is not None:
+            object.__setattr__(self, "error", ending(masked(self.error)))
+
+
+def encode(message: object) -> str:
+    """Converts a message to JSON on one line."""
+    return json.dumps(plain(message))
+
+
+def decode(cls: type[T], text: str | bytes) -> T:
+    """Reads a message that `encode` has written. `cls` is the type of the message."""
+    return load(cls, json.loads(text))
+
 
 # torch's messages if a device lacks an operation in a floating-point format. The cell is then skipped.
 NOT_IMPLEMENTED = re.compile(

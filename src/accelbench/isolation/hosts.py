@@ -20,7 +20,7 @@ from typing import IO, Any
 
 from accelbench.devices import interpreters
 from accelbench.engines.registry import SUBSTITUTING, UNFINISHED, HostSpec, host_spec
-from accelbench.isolation.messages import Do, Outcome, Request, decode, encode
+from accelbench.isolation.child import Do, Outcome, Request, decode, encode
 from accelbench.lifeline import RUN_VARIABLE, end_marked, scratch_folder
 from accelbench.project import PACKAGE
 from accelbench.schema.cell import Cell

@@ -22,7 +22,7 @@ from typing import Any
 from accelbench.devices.gpu import in_use
 from accelbench.devices.proc import oom_kills
 from accelbench.isolation import child
-from accelbench.isolation.messages import Do, Outcome, Request, decode, encode
+from accelbench.isolation.child import Do, Outcome, Request, decode, encode
 from accelbench.isolation.usage_sampler import PAUSE_S, Sampler, children, end_orphans
 from accelbench.lifeline import adopt_orphans
 from accelbench.schema.secrets import masked

@@ -17,7 +17,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from accelbench.answers import headline
-from accelbench.answers.pairs import span
+from accelbench.answers.gaps import span
 from accelbench.answers.words import DEVICES
 from accelbench.errors import UserError, writing_errors
 from accelbench.judging.row import warnings_of

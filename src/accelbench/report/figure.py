@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 from accelbench.answers.gaps import Gap, Word
 from accelbench.answers.jobs import Job, kind_of, reference_text
 from accelbench.errors import UserError
-from accelbench.judging.served import limit_text
+from accelbench.judging.row import limit_text
 from accelbench.presentation import shortened, significant
 from accelbench.report.overview import notes_of
 from accelbench.report.questions import QuestionSection

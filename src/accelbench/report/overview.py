@@ -14,9 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from accelbench.answers.cells import NOT_RUN, MeasuredCell
-from accelbench.answers.gaps import Gap, Word
+from accelbench.answers.gaps import DEVICE, ENGINE, PRECISION, Axis, Gap, Pair, Word, pairs, span, told
 from accelbench.answers.jobs import Job, kind_of, reference_text, verdict_text
-from accelbench.answers.pairs import DEVICE, ENGINE, PRECISION, Axis, Pair, pairs, span, told
 from accelbench.answers.serving import best_settings, capacities
 from accelbench.answers.time_to_goal import target_answers
 from accelbench.answers.words import (

@@ -6,9 +6,8 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from accelbench.answers.cells import MeasuredCell
-from accelbench.answers.gaps import Gap
+from accelbench.answers.gaps import AXES, BATCH, DEVICE, Axis, Gap, Pair, pairs, summary
 from accelbench.answers.jobs import Job
-from accelbench.answers.pairs import AXES, BATCH, DEVICE, Axis, Pair, pairs, summary
 from accelbench.answers.serving import Capacity, capacities
 from accelbench.answers.time_to_goal import Run, Setting, TargetAnswer, target_answers
 from accelbench.judging.row import phases_ms

@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from accelbench.project import CEILINGS
-from accelbench.schema.ranges import AtLeastOne, Rate, Seconds
-from accelbench.schema.serialize import digest, load, load_if_fits, read_json, write_json
+from accelbench.schema.serialize import AtLeastOne, Rate, Seconds, digest, load, load_if_fits, read_json, write_json
 from accelbench.schema.vocab import Precision
 
 # Mixed precision -> the 16-bit format that it computes in.

@@ -10,8 +10,18 @@ from typing import Annotated, Any
 
 from msgspec import Meta
 
-from accelbench.schema.ranges import MAX_COUNT, AtLeastOne, Count, NotNegative, Number, Positive, Share
-from accelbench.schema.serialize import canonical_json, digest, plain
+from accelbench.schema.serialize import (
+    MAX_COUNT,
+    AtLeastOne,
+    Count,
+    NotNegative,
+    Number,
+    Positive,
+    Share,
+    canonical_json,
+    digest,
+    plain,
+)
 from accelbench.schema.setting import declared, setting
 from accelbench.schema.text import one_line
 from accelbench.schema.vocab import (

@@ -10,7 +10,7 @@ from typing import Annotated, Any, TypedDict
 
 from msgspec import Meta
 
-from accelbench.schema.ranges import (
+from accelbench.schema.serialize import (
     AtLeastOne,
     Count,
     Devices,

@@ -15,8 +15,8 @@ from accelbench.errors import REFUSED, RefusedError, UserError, WriteError
 from accelbench.project import shown
 from accelbench.schema.cell import Cell, id_of
 from accelbench.schema.measurement import Data, Ended, Environment
-from accelbench.schema.ranges import Seconds
 from accelbench.schema.serialize import (
+    Seconds,
     canonical_json,
     load,
     plain,

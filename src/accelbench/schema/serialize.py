@@ -1,19 +1,45 @@
-"""Converts typed values to JSON and back, and computes digests. Files are written whole or not at all."""
+"""Converts typed values to JSON and back, and computes digests. Files are written whole or not at all.
+
+`load` refuses a number that is outside of the range of its type, such as `Share`. No measured number is near the ends
+of its range. If numbers are in range, their rates, sums and ratios are finite.
+"""
 
 import contextlib
 import hashlib
 import json
 import os
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import msgspec
+from msgspec import Meta
 
 from accelbench.schema.secrets import masker
 from accelbench.schema.text import beginning, one_line
+
+TICK_S = 1e-9  # the clock counts nanoseconds
+MAX_S = 1e9  # about thirty years
+MAX_COUNT = 2**63 - 1
+MAX_RATE = 1e30
+MAX_NUMBER = 1e100
+MAX_DEVICES = 100_000
+
+Duration = Annotated[float, Meta(ge=TICK_S, le=MAX_S)]  # seconds of something that takes time
+Seconds = Annotated[float, Meta(ge=0.0, le=MAX_S)]  # seconds of something that may take no time; a clock's reading
+Difference = Annotated[float, Meta(ge=-MAX_S, le=MAX_S)]  # difference of two durations in seconds
+Number = Annotated[float, Meta(ge=-MAX_NUMBER, le=MAX_NUMBER)]  # number of any meaning, such as a loss
+Share = Annotated[float, Meta(ge=0.0, le=1.0)]
+NotNegative = Annotated[float, Meta(ge=0.0, le=sys.float_info.max)]
+Positive = Annotated[float, Meta(gt=0.0, le=sys.float_info.max)]
+Rate = Annotated[float, Meta(ge=1 / MAX_RATE, le=MAX_RATE)]
+Reading = Annotated[float, Meta(ge=-MAX_RATE, le=MAX_RATE)]  # reading of a sensor
+Count = Annotated[int, Meta(ge=0, le=MAX_COUNT)]
+AtLeastOne = Annotated[int, Meta(ge=1, le=MAX_COUNT)]
+Devices = Annotated[int, Meta(ge=1, le=MAX_DEVICES)]
 
 T = TypeVar("T")
 Key = TypeVar("Key")

@@ -17,7 +17,7 @@ from accelbench.answers.words import disturbed_text
 from accelbench.errors import UserError
 from accelbench.grid.plan import Planned
 from accelbench.isolation.hosts import Hosts
-from accelbench.judging.served import served_text
+from accelbench.judging.row import served_text
 from accelbench.judging.verdict import why_disturbed
 from accelbench.presentation import duration, say, significant
 from accelbench.project import shown

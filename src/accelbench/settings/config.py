@@ -14,7 +14,7 @@ from typing import Annotated, Any, TypeVar, Union, get_args, get_origin
 
 from accelbench.errors import UserError, did_you_mean
 from accelbench.schema.cell import DataSpec, KerasSettings, ModelSpec, Options, RunSettings, TrainerSettings
-from accelbench.schema.ranges import AtLeastOne, Count, NotNegative
+from accelbench.schema.serialize import AtLeastOne, Count, NotNegative
 from accelbench.schema.setting import Declared, declared, setting
 from accelbench.schema.vocab import Device, Engine
 

@@ -15,9 +15,8 @@ from accelbench.project import SAFETENSORS, TORCH_FILES
 from accelbench.rules import MISTAKES, NEEDS, Asked
 from accelbench.schema import vocab
 from accelbench.schema.cell import Cell, DataSpec, KerasSettings, ModelSpec, Options
-from accelbench.schema.ranges import MAX_COUNT
 from accelbench.schema.secrets import secret_argument
-from accelbench.schema.serialize import canonical_json, digest, load, plain, safe
+from accelbench.schema.serialize import MAX_COUNT, canonical_json, digest, load, plain, safe
 from accelbench.schema.setting import declared
 from accelbench.schema.text import MAX_TEXT
 from accelbench.settings.config import (

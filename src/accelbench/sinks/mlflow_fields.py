@@ -23,8 +23,7 @@ from accelbench.answers import headline
 from accelbench.answers.cells import NUM_PROCESSES, PROCESS_SETTINGS, MeasuredCell, Process
 from accelbench.answers.jobs import REFERENCE, Job, jobs
 from accelbench.answers.words import speed_text, speed_unit
-from accelbench.judging import served
-from accelbench.judging.row import SERIES, remarks_in
+from accelbench.judging.row import SERIES, remarks_in, served_text
 from accelbench.judging.warnings import Kind, interval_text
 from accelbench.presentation import shortened
 from accelbench.schema.cell import Cell, value_text
@@ -231,7 +230,7 @@ def _outcome(process: Process) -> str:
     """Returns the speed, such as `204,000 samples/s ±21 %`, or the reason why there is none."""
     row = process.row
     if row["samples_per_s"] is None:
-        why = served.served_text(row) if process.is_ok else process.reason
+        why = served_text(row) if process.is_ok else process.reason
         return f"{process.outcome}: {why}" if why else process.outcome
     return f"{speed_text(process.cell, process.number('samples_per_s'))} {interval_text(row)}".rstrip()
 

@@ -9,8 +9,7 @@ from rich.text import Text
 
 from accelbench.answers.cells import Process
 from accelbench.answers.words import disturbed_text, setting_words, speed_text, speed_unit
-from accelbench.judging.row import phases_ms, remarks_in, summarise, tails, warnings_of
-from accelbench.judging.served import served_text
+from accelbench.judging.row import phases_ms, remarks_in, served_text, summarise, tails, warnings_of
 from accelbench.judging.verdict import ALLOWED, BUSY_VARIABLE
 from accelbench.judging.warnings import Kind, output_error_text
 from accelbench.presentation import (

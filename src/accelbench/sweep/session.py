@@ -21,8 +21,8 @@ from accelbench.errors import ChangedError, DataError, RefusedError, UserError, 
 from accelbench.grid.estimate import REPEATED, read_evidence, total
 from accelbench.grid.fingerprint import fingerprint
 from accelbench.grid.plan import Planned, Prepared, check_request, prepare
+from accelbench.isolation.child import Outcome
 from accelbench.isolation.hosts import Hosts
-from accelbench.isolation.messages import Outcome
 from accelbench.judging.verdict import ALLOWED, BUSY, is_allowed, judge, why_disturbed
 from accelbench.presentation import counted, say
 from accelbench.project import MANIFEST, PLAN, REQUESTS, RUNS, SAFETENSORS, Workplace, resolved, shown, workplace

@@ -25,8 +25,7 @@ from accelbench.answers.time_to_goal import target_answers
 from accelbench.answers.words import disturbed_text, setting_words, speed_text, token_times
 from accelbench.grid.estimate import Evidence, total
 from accelbench.grid.plan import Planned
-from accelbench.judging.row import warnings_of
-from accelbench.judging.served import served_text
+from accelbench.judging.row import served_text, warnings_of
 from accelbench.judging.verdict import DISTURBED
 from accelbench.judging.warnings import interval_text
 from accelbench.presentation import duration, say, significant

@@ -20,7 +20,7 @@ from accelbench.engines.served import NUM_DRAWN
 from accelbench.engines.targets import check_call, import_path
 from accelbench.errors import UserError
 from accelbench.schema.cell import Cell, ModelSpec
-from accelbench.schema.ranges import MAX_COUNT
+from accelbench.schema.serialize import MAX_COUNT
 from accelbench.schema.text import beginning, one_line
 from accelbench.schema.vocab import Mode, Pipeline, Task
 

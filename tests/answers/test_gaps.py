@@ -2,7 +2,7 @@ import dataclasses
 
 import pytest
 
-from accelbench.answers.pairs import AXES, BATCH, DEVICE, ENGINE, OPTIONS, PRECISION, pairs, summary
+from accelbench.answers.gaps import AXES, BATCH, DEVICE, ENGINE, OPTIONS, PRECISION, pairs, summary
 from accelbench.schema.cell import KerasSettings, Options
 from accelbench.schema.vocab import Allocator, Engine, Mode, Status
 
