@@ -14,26 +14,16 @@ from accelbench.report.read import Sweep, read_all
 from accelbench.report.read import read as read_sweep
 from accelbench.schema import record
 from accelbench.schema.cell import Cell, DataSpec, ModelSpec
-from accelbench.schema.measurement import Block, Data, Epoch, Evaluation, Measurement, SystemSeries
+from accelbench.schema.measurement import Block, Data, Epoch, Evaluation, SystemSeries
 from accelbench.schema.plan_file import PlanFile, WantedCell, write_plan
 from accelbench.schema.record import Record
 from accelbench.schema.vocab import STEP_MODES, Device, Engine, Mode, Pipeline, Precision, Protocol, Status
+from fakes import make_measurement, make_record
 
 MNIST = Data(name="mnist", digest="d" * 64, source="the original files", stand_in=False)
 STAND_IN = Data(name="mnist", digest="e" * 64, source="a drawn digit for each class", stand_in=True)
-ENVIRONMENT = {
-    "machine": {
-        "cpu_name": "Example CPU @ 2.0 GHz",
-        "num_cores": 2,
-        "num_threads": 4,
-        "memory_gb": 8.3,
-        "gpus": [],
-        "platform": "Linux-6.1-x86_64",
-    },
-    "versions": {"python": "3.12.1", "torch": "2.9.0"},
-    "code": "abc123",
-    "git": {"commit": "0123456", "dirty": False},
-}
+MACHINE = {"cpu_name": "Example CPU @ 2.0 GHz", "num_cores": 2, "num_threads": 4, "gpus": []}
+ENVIRONMENT = {"machine": MACHINE, "versions": {"python": "3.12.1", "torch": "2.9.0"}, "code": "abc123"}
 
 
 class Maker:
@@ -48,34 +38,24 @@ class Maker:
         named = {"device": Device(device), "model": ModelSpec(name=model), "precision": Precision(precision)}
         return Cell(**named, **values | changes)
 
-    def measurement(self, cell: Cell, rate: float, **changes: Any) -> Measurement:
-        seconds = cell.batch_size * 10 / rate
+    def ok(self, cell: Cell, rate: float, data: Data = MNIST, **changes: Any) -> Record:
         step = cell.batch_size / rate
         values = {
-            "blocks": [Block(num_steps=10, num_samples=cell.batch_size * 10, seconds=seconds * k) for k in SPREAD],
+            "blocks": [Block(num_steps=10, num_samples=cell.batch_size * 10, seconds=10 * step * k) for k in SPREAD],
             "latency_s": [step * (1 + i / 1000) for i in range(700)],
         }
         if cell.protocol == Protocol.fit:
             evaluation = Evaluation(num_samples=10_000, seconds=1.0, loss=0.0812, accuracy=0.9765)
             epochs = [Epoch(seconds=60_000 / rate, num_samples=60_000) for _ in range(cell.epochs)]
-            values = {"epochs": epochs, "evaluation": evaluation}
-        sizes = {"num_params": 1_195_018, "num_train_samples": 60_000, "num_test_samples": 10_000}
-        ran = {"device": cell.device, "device_name": "Example CPU", "precision": cell.precision}
-        ran |= {"num_devices": cell.devices, "build_s": 0.1, "threads": 2}
-        return Measurement(**sizes | ran | values | changes)
-
-    def ok(self, cell: Cell, rate: float, data: Data = MNIST, **changes: Any) -> Record:
-        return self.record(cell, Status.ok, measurement=self.measurement(cell, rate, **changes), data=data)
+            values = {"blocks": [], "latency_s": [], "epochs": epochs, "evaluation": evaluation}
+        values |= {"num_params": 1_195_018, "num_train_samples": 60_000, "num_test_samples": 10_000}
+        values |= {"device": cell.device, "precision": cell.precision, "num_devices": cell.devices}
+        return self.record(cell, Status.ok, measurement=make_measurement(**values | changes), data=data)
 
     def record(self, cell: Cell, status: Status, **changes: Any) -> Record:
-        values = {
-            "identity": cell.id * 5,
-            "started_at": "2026-11-20T18:00:00+00:00",
-            "wall_s": 2.5,
-            "environment": ENVIRONMENT,
-            "system": SystemSeries(t_s=[0.0], values={"host_memory_mb": [812.0]}, peak_host_bytes=900_000_000),
-        }
-        return Record(cell=cell, status=status, **values | changes)
+        system = SystemSeries(t_s=[0.0], values={"host_memory_mb": [812.0]}, peak_host_bytes=900_000_000)
+        values = {"identity": cell.id * 5, "started_at": "2026-11-20T18:00:00+00:00", "environment": ENVIRONMENT}
+        return make_record(cell, status, **values | {"system": system, "reason": None, "wall_s": 2.5} | changes)
 
     def at(self, record: Record, minute: int) -> Record:
         """The record of a process that started in this minute."""
@@ -107,6 +87,12 @@ class Maker:
         write_plan(plan, results / name)
         return results / name
 
+    def report(self, root: Path, *records: Record) -> Path:
+        """The folder of the report on root/results, to which these records are added."""
+        if records:
+            self.suite(root / "results", list(records))
+        return build.build(read_all(root / "results"), root / "results", root / "report").parent
+
     def everything(self) -> tuple[list[Record], list[Cell]]:
         """Several models, devices, precisions and batches, all statuses, stand-in data, two cells not run."""
         records = []
@@ -130,8 +116,7 @@ class Maker:
         }
         for i, (status, why) in enumerate(lstm.items()):
             cell = self.cell("lstm", batch_size=2**i)
-            measurement = self.measurement(cell, 1e9) if status == Status.invalid else None
-            records.append(self.record(cell, status, measurement=measurement, **why))
+            records.append(self.record(cell, status, **why))
         return records, [self.cell("rnn"), self.cell("rnn", batch_size=32)]
 
 
@@ -168,14 +153,25 @@ def answered(read):
 
 
 @pytest.fixture(scope="session")
-def results(tmp_path_factory: pytest.TempPathFactory, maker: Maker) -> Path:
-    """A results folder with everything in it."""
-    folder = tmp_path_factory.mktemp("project") / "results"
-    maker.suite(folder, *maker.everything())
-    return folder
+def report(tmp_path_factory: pytest.TempPathFactory, maker: Maker) -> Path:
+    """The report on a results folder with everything in it."""
+    root = tmp_path_factory.mktemp("project")
+    maker.suite(root / "results", *maker.everything())
+    return maker.report(root)
 
 
-@pytest.fixture(scope="session")
-def report(results: Path) -> Path:
-    """The report on it."""
-    return build.build(read_all(results), results, results.parent / "report").parent
+@pytest.fixture
+def show(browser, report: Path):
+    """Opens a report's page anew, the sample's by default, at a fragment, with a width and a colour scheme."""
+    from browsing import open_page  # selenium is not installed everywhere
+
+    def show(fragment: str = "", width: int = 1400, scheme: str = "light", folder: Path = report):
+        size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False}
+        browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+        features = [{"name": "prefers-color-scheme", "value": scheme}]
+        browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
+        opened = open_page(browser, folder / "index.html", fragment)
+        opened.execute_script("grow(Infinity)")  # the table begins with its first 20 rows
+        return opened
+
+    return show

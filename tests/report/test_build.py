@@ -19,29 +19,10 @@ def content(folder: Path) -> dict[Path, bytes]:
     return {path.relative_to(folder): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
 
 
-@pytest.fixture
-def built(tmp_path: Path, maker):
-    """From records to the folder of their report, and what was said."""
-
-    def built(records, **plan):
-        if records:
-            maker.suite(tmp_path / "results", records, **plan)
-        said: list[str] = []
-        return build.build(
-            read_all(tmp_path / "results"), tmp_path / "results", tmp_path / "report", say=said.append
-        ).parent, said
-
-    return built
-
-
-def test_cells_csv_has_a_row_per_planned_cell_and_the_summary_s_columns(report: Path, maker) -> None:
-    cells, (records, waiting) = pd.read_csv(report / "cells.csv"), maker.everything()
-    assert list(cells["cell_id"]) == [record.cell.id for record in records] + [cell.id for cell in waiting]
-    assert list(cells.columns) == [*summarise(records[0]), "cell", "num_processes", EFFICIENCY]
-
-
-def test_unknown_values_are_empty_never_a_number_and_values_are_kept_whole(report: Path) -> None:
-    text = pd.read_csv(report / "cells.csv", dtype=str, keep_default_na=False)
+def test_cells_csv_has_a_row_for_each_planned_cell_where_unknown_values_are_empty(report: Path, maker) -> None:
+    text, (records, waiting) = pd.read_csv(report / "cells.csv", dtype=str, keep_default_na=False), maker.everything()
+    assert list(text["cell_id"]) == [record.cell.id for record in records] + [cell.id for cell in waiting]
+    assert list(text.columns) == [*summarise(records[0]), "cell", "num_processes", EFFICIENCY]
     not_ok = text[text["status"] != "ok"]
     assert len(not_ok) == 11
     for column in ("samples_per_s", "latency_p50_ms", "time_s", "num_params", "accuracy"):
@@ -55,11 +36,11 @@ def test_unknown_values_are_empty_never_a_number_and_values_are_kept_whole(repor
     assert csv_text([row]) == "a,b,c,d\n-1.5,'-1.5,,True\n"
 
 
-def test_text_of_others_does_no_harm_in_any_file(built, maker) -> None:
+def test_text_of_others_does_no_harm_in_any_file(tmp_path: Path, maker) -> None:
     wicked = "=1+1\x1b[31m\u202e`|<b>\n@x"
     failed = maker.record(maker.cell(suite="s"), Status.failed, reason="-2 " * 10**6, error="e" * 5_000_000)
     odd = maker.record(maker.cell("cnn", suite="s"), Status.failed, reason=wicked)
-    out, _ = built([maker.ok(maker.cell(wicked, suite="s"), 1000, warnings=["w" * 10**6]), failed, odd])
+    out = maker.report(tmp_path, maker.ok(maker.cell(wicked, suite="s"), 1000, warnings=["w" * 10**6]), failed, odd)
     for name in ("index.html", "report.md", "cells.csv"):
         text = (out / name).read_text()
         assert not set("\x1b\u202e") & set(text)
@@ -71,13 +52,13 @@ def test_text_of_others_does_no_harm_in_any_file(built, maker) -> None:
     assert r"=1+1\\x1b\[31m\\u202e\`\|&lt;b> @x" in (out / "report.md").read_text()
 
 
-def test_metrics_are_gains_over_the_first_cell_of_the_same_batch_and_how_the_cells_ended(built, maker) -> None:
+def test_metrics_are_gains_over_the_first_cell_of_the_same_batch_and_how_the_cells_ended(tmp_path, maker) -> None:
     speeds = {("fp32", 32): 1000, ("bf16", 32): 3000, ("fp32", 128): 9000, ("bf16", 128): 10_000}  # told from 1.2 on
     cells = [maker.ok(maker.cell(precision=word, batch_size=size), rate) for (word, size), rate in speeds.items()]
     cnn = [maker.ok(maker.cell("cnn", precision=word), rate) for word, rate in (("fp32", 100), ("bf16", 200))]
     alone = maker.ok(maker.cell("rnn"), 50, warnings=["the loader waited"])
     others = [maker.record(maker.cell(device="gpu"), Status.skipped), maker.record(maker.cell("lstm"), Status.failed)]
-    out, _ = built([*cells, *cnn, alone, *others])
+    out = maker.report(tmp_path, *cells, *cnn, alone, *others)
     assert json.loads((out / "metrics.json").read_text()) == {
         "jobs": 3,
         "faster": 1,  # at the fastest batch, 128, mlp gains too little to be told
@@ -90,8 +71,8 @@ def test_metrics_are_gains_over_the_first_cell_of_the_same_batch_and_how_the_cel
     }
 
 
-def test_a_full_disk_leaves_the_earlier_report(tmp_path: Path, built, maker, monkeypatch) -> None:
-    out, _ = built([maker.ok(maker.cell(batch_size=size), 1000) for size in (1, 2)])
+def test_a_full_disk_leaves_the_earlier_report(tmp_path: Path, maker, monkeypatch) -> None:
+    out = maker.report(tmp_path, *(maker.ok(maker.cell(batch_size=size), 1000) for size in (1, 2)))
     (out / "notes.txt").write_text("mine")
     (out / "plots/earlier.png").touch()
     before = content(out)
@@ -102,22 +83,26 @@ def test_a_full_disk_leaves_the_earlier_report(tmp_path: Path, built, maker, mon
     with monkeypatch.context() as patched:
         patched.setattr(os, "fsync", full)
         with pytest.raises(UserError, match=f"^{out}: disk full$"):
-            build.build(read_all(tmp_path / "results"), tmp_path / "results", out)
+            maker.report(tmp_path)
     assert content(out) == before
-    built([maker.record(maker.cell("cnn"), Status.skipped, reason="no")])  # whose pictures, none, are the only ones
+    maker.report(
+        tmp_path, maker.record(maker.cell("cnn"), Status.skipped, reason="no")
+    )  # whose pictures, none, are the only ones
     assert list((out / "plots").iterdir()) == []
     assert (out / "notes.txt").read_text() == "mine"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["report", "results"]
 
 
 def test_records_that_cannot_be_read_or_are_not_shown_are_named_on_the_page_and_for_the_console(
-    tmp_path: Path, built, maker
+    tmp_path: Path, maker
 ) -> None:
     records = [maker.ok(maker.cell(model), 1000) for model in ("mlp", "cnn")]
     bad = maker.suite(tmp_path / "results", records) / f"{records[0].name}.json"
     bad.write_text("{")
     write(maker.ok(maker.cell(batch_size=1), 10), tmp_path / "results" / "nets")
-    out, (line, note) = built([])
+    said: list[str] = []
+    build.build(read_all(tmp_path / "results"), tmp_path / "results", out := tmp_path / "report", say=said.append)
+    line, note = said
     assert line.startswith(f"results/nets/{bad.name}: not a readable record (")
     assert line.endswith("); delete it and run the sweep again")
     assert note.startswith("Not shown, because the plan of results/nets lacks them: 1 record (")

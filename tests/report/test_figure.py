@@ -2,14 +2,13 @@
 
 import re
 import xml.etree.ElementTree as xml
-from pathlib import Path
 
 import pytest
 from PIL import Image
 
 from accelbench.cli import main
 from accelbench.schema.vocab import Engine, Mode, Status
-from fakes import make_trained, write_sweep
+from fakes import make_trained
 from report.conftest import Maker
 from report.pictures.samples import served, working
 
@@ -35,14 +34,10 @@ def drawn(here, maker):
     def drawn(records, *flags):
         maker.suite(here / "runs", records)
         assert main(["figure", "runs", "--out", "new/figure.svg", *flags]) == 0
-        return words(here / "new/figure.svg")
+        texts = xml.parse(here / "new/figure.svg").iter("{http://www.w3.org/2000/svg}text")
+        return ["".join(each.itertext()).strip() for each in texts]
 
     return drawn
-
-
-def words(path: Path) -> list[str]:
-    """The texts of an SVG."""
-    return ["".join(each.itertext()).strip() for each in xml.parse(path).iter("{http://www.w3.org/2000/svg}text")]
 
 
 def test_by_default_it_has_a_row_for_each_job_with_the_ratio_that_best_prints(drawn, maker, capsys):
@@ -53,13 +48,11 @@ def test_by_default_it_has_a_row_for_each_job_with_the_ratio_that_best_prints(dr
     ends = ["3.5x Keras fp32 b128", "1.7x PyTorch bf16 b128", "? PyTorch bf16 b128"]
     assert [word for word in found if word in ends] == ends
     assert "times as fast as PyTorch fp32 on CPU at the same batch" in found
-    assert {"PyTorch", "Keras", "PyTorch on XLA", "likely", "? can't tell", "both 95 % intervals", "1/4", "2x"} <= set(
-        found
-    )
+    meanings = {"PyTorch", "Keras", "PyTorch on XLA", "likely", "? can't tell", "both 95 % intervals", "1/4", "2x"}
+    assert meanings <= set(found)
     assert "! in doubt" not in found
     assert main(["best", "runs"]) == 0
-    printed = capsys.readouterr().out
-    assert re.search(r"cnn infer.* 3\.50 times as fast", " ".join(printed.split()))
+    assert re.search(r"cnn infer.* 3\.50 times as fast", " ".join(capsys.readouterr().out.split()))
 
 
 def test_marks_of_one_engine_and_precision_are_told_apart(drawn, maker):
@@ -68,48 +61,50 @@ def test_marks_of_one_engine_and_precision_are_told_apart(drawn, maker):
     assert {"fp32 1 thread", "fp32 2 threads", "bf16"} <= set(found)
 
 
-@pytest.mark.parametrize(
-    ("name", "expected"),
-    [
-        ("precision", {"bf16: mlp train, PyTorch fp32 b128", "1.7x", "speed over fp32"}),
-        ("engine", {"keras: cnn infer, PyTorch fp32 b128", "3.5x", "speed over PyTorch", "Keras"}),
-        ("device", {"xla_cpu: cnn infer, PyTorch fp32 b128", "0.20x", "speed over the CPU"}),
-    ],
-)
-def test_a_question_about_a_setting_has_a_row_for_each_pair(drawn, maker, name, expected):
-    assert expected <= set(drawn(gaining(maker), "--question", name))
+def busy(maker):
+    return [working(maker, "mlp"), working(maker, "cnn")]
+
+
+def served_twice(maker):
+    return [*served(maker), *served(maker, "mlp")]
+
+
+def trained(maker):
+    return [make_trained(seconds, seed=seed) for seed, seconds in enumerate([11.4, 12.9, None])]
 
 
 @pytest.mark.parametrize(
-    ("name", "expected"),
+    ("records_of", "name", "expected"),
     [
-        ("time", {"cnn-cpu-fp32-b128-infer", "10.0 ms", "data wait", "forward", "percent of a step"}),
-        ("limit", {"cnn-cpu-fp32-b128-infer", "50 %, compute", "percent of the device's peak operations per second"}),
+        (gaining, "precision", {"bf16: mlp train, PyTorch fp32 b128", "1.7x", "speed over fp32"}),
+        (gaining, "engine", {"keras: cnn infer, PyTorch fp32 b128", "3.5x", "speed over PyTorch", "Keras"}),
+        (gaining, "device", {"xla_cpu: cnn infer, PyTorch fp32 b128", "0.20x", "speed over the CPU"}),
+        (busy, "time", {"cnn-cpu-fp32-b128-infer", "10.0 ms", "data wait", "forward", "percent of a step"}),
+        (
+            busy,
+            "limit",
+            {"cnn-cpu-fp32-b128-infer", "50 %, compute", "percent of the device's peak operations per second"},
+        ),
+        (served_twice, "requests", {"p99 latency (ms)", "sure pass", "PyTorch fp32, one at a time"}),
+        (trained, "target", {"percent of the seeds at the target", "PyTorch fp32 b32"}),
     ],
 )
-def test_a_question_about_cells_has_a_row_for_each(drawn, maker, name, expected):
-    found = set(drawn([working(maker, "mlp"), working(maker, "cnn")], "--question", name))
-    assert expected <= found, found
+def test_a_question_has_a_row_for_each_pair_or_cell_or_a_curve_for_each_setting(
+    drawn, maker, records_of, name, expected
+):
+    found = drawn(records_of(maker), "--question", name)
+    assert expected <= set(found), found
+    if name == "requests":  # a panel for each workload
+        assert found.count("p99 at most 50 ms") == found.count("requests/s offered") == 2
 
 
-def test_requests_have_a_panel_for_each_workload_with_curves_and_the_limit(drawn, maker):
-    found = drawn([*served(maker), *served(maker, "mlp")], "--question", "requests")
-    assert found.count("p99 at most 50 ms") == found.count("requests/s offered") == 2
-    assert {"p99 latency (ms)", "sure pass", "PyTorch fp32, one at a time"} <= set(found)
-
-
-def test_trainings_to_a_target_have_their_arrivals(here):
-    records = [make_trained(seconds, seed=seed) for seed, seconds in enumerate([11.4, 12.9, None])]
-    write_sweep(here / "runs/mine", *records)
-    assert main(["figure", "--out", "target.svg", "--question", "target"]) == 0
-    assert {"percent of the seeds at the target", "PyTorch fp32 b32"} <= set(words(here / "target.svg"))
-
-
-def test_the_files_name_decides_the_format_and_an_existing_file_is_replaced(here, maker):
+def test_the_files_name_decides_the_format_and_equal_records_make_equal_files(here, maker):
     maker.suite(here / "runs", gaining(maker))
-    for name in ("one.svg", "one.PDF", "one.png"):
-        (here / name).write_text("mine")
-        assert main(["figure", "runs", "--out", name, "--width", "4"]) == 0
+    for kind in ("svg", "PDF", "png"):
+        (here / f"one.{kind}").write_text("mine")  # which is replaced
+        for name in ("one", "two"):
+            assert main(["figure", "runs", "--out", f"{name}.{kind}", "--width", "4"]) == 0
+        assert (here / f"one.{kind}").read_bytes() == (here / f"two.{kind}").read_bytes()
     pdf = (here / "one.PDF").read_bytes()
     assert pdf.startswith(b"%PDF")
     assert b"/Type3" not in pdf  # fonts that printers refuse
@@ -121,15 +116,6 @@ def test_the_files_name_decides_the_format_and_an_existing_file_is_replaced(here
     assert width / INCH == pytest.approx(4, abs=0.1)
 
 
-def test_equal_records_are_equal_files(here, maker):
-    maker.suite(here / "runs", gaining(maker))
-    for kind in ("svg", "pdf", "png"):
-        for name in ("one", "two"):
-            assert main(["figure", "--out", f"{name}.{kind}"]) == 0
-        assert (here / f"one.{kind}").read_bytes() == (here / f"two.{kind}").read_bytes()
-
-
-SINGLE = [Maker().ok(Maker().cell(), 100)]
 BATCHES = [Maker().ok(Maker().cell(batch_size=size), 100 * size) for size in (1, 8)]
 SKIPPED = [Maker().record(Maker().cell(), Status.skipped, reason="no GPU")]
 
@@ -141,7 +127,7 @@ SKIPPED = [Maker().record(Maker().cell(), Status.skipped, reason="no GPU")]
         (BATCHES, ["--out", "taken/a.svg", "--question", "batch"], "taken/a.svg: not writable"),
         (BATCHES, ["--out", "a.svg", "--width", "1"], "--width 1: should be 3 to 20 inches"),
         (BATCHES, ["--out", "a.svg", "--question", "bach"], "no such chart. Choose from: --question batch"),
-        (SINGLE, ["--out", "a.svg"], "no such chart. Choose from: none"),
+        (BATCHES[:1], ["--out", "a.svg"], "no such chart. Choose from: none"),
         (SKIPPED, ["--out", "a.svg"], "runs: these records have no such chart. Choose from: none"),
     ],
 )

@@ -2,7 +2,6 @@
 
 import csv
 import re
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,15 +10,16 @@ import pytest
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.remote.webdriver import WebDriver
+from selenium.webdriver.remote.webelement import WebElement
 from selenium.webdriver.support.wait import WebDriverWait
 
 from accelbench.presentation import significant
-from accelbench.report import build
-from accelbench.report.read import read_all
-from accelbench.schema.cell import KerasSettings
-from accelbench.schema.vocab import Engine, Status
-from browsing import asked_for, open_page
+from accelbench.schema.cell import KerasSettings, ModelSpec
+from accelbench.schema.vocab import Engine, Library, Mode, Status
+from browsing import asked_for
 from marks import slow
+from report.conftest import RANDOM
+from report.test_overview import NO_GPU, jobs
 
 pytestmark = pytest.mark.browser
 NUM_CELLS, NUM_OK, NUM_FOLDED = 44, 33, 6
@@ -27,22 +27,6 @@ ALSO = "also=failed&also=oom&also=timeout&also=killed&also=invalid&also=skipped&
 TITLE = "accelbench: Example CPU @ 2.0 GHz, 2 cores, 2026-11-20"
 WICKED = "<img src=x onerror=document.title=1></script>&amp;"
 AXE = Path(axe_core_python.__file__).with_name("axe.min.js")
-
-
-@pytest.fixture
-def show(browser: WebDriver, report: Path) -> Callable[..., WebDriver]:
-    """Opens the sample's page anew, at a fragment, with a width in pixels and a colour scheme."""
-
-    def show(fragment: str = "", width: int = 1400, scheme: str = "light", folder: Path = report) -> WebDriver:
-        size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False}
-        browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
-        features = [{"name": "prefers-color-scheme", "value": scheme}]
-        browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
-        opened = open_page(browser, folder / "index.html", fragment)
-        opened.execute_script("grow(Infinity)")  # the table begins with its first 20 rows
-        return opened
-
-    return show
 
 
 def column(browser: WebDriver, heading: str) -> list[str]:
@@ -73,6 +57,18 @@ def choose(browser: WebDriver, name: str, value: str) -> None:
 
 def text(browser: WebDriver, place: str) -> str:
     return browser.find_element(By.ID, place).text
+
+
+def select(browser: WebDriver, words: str) -> list[WebElement]:
+    return browser.find_elements(By.CSS_SELECTOR, words)
+
+
+def button(browser: WebDriver, place: str, word: str) -> WebElement:
+    return browser.find_element(By.XPATH, f"//*[@id='{place}']//button[.='{word}']")
+
+
+def press(browser: WebDriver, key: str) -> None:
+    browser.switch_to.active_element.send_keys(key)
 
 
 def test_the_table_says_what_cells_csv_says_and_nothing_is_logged_or_asked_of_a_network(show, report: Path) -> None:
@@ -120,30 +116,25 @@ def test_filters_apply_to_charts_and_table_at_once_and_stand_in_the_address(show
 
 def test_a_cell_tells_its_figures_and_has_a_card(show) -> None:
     browser = show("#model=mlp&mode=train&device=cpu&protocol=window&as=bars")
-    (focusable,) = browser.find_elements(By.CSS_SELECTOR, "[data-folder] .mark[tabindex='0']")
+    (focusable,) = select(browser, "[data-folder] .mark[tabindex='0']")
     first, second = marks(browser)[:2]
     focusable.send_keys(Keys.ARROW_RIGHT)
-    browser.switch_to.active_element.send_keys(Keys.ENTER)
+    press(browser, Keys.ENTER)
     assert text(browser, "card").startswith(second)
     assert "&cell=" in browser.current_url
-    browser.switch_to.active_element.send_keys(Keys.ARROW_LEFT)
+    press(browser, Keys.ARROW_LEFT)
     lines = text(browser, "card").splitlines()
     assert lines[:2] == [first, "ok"]
     assert re.fullmatch(r"throughput \(samples/s\): [\d,]+, 95 % interval [\d,]+ to [\d,]+", lines[2])
-    browser.switch_to.active_element.send_keys(Keys.ARROW_RIGHT)
-    browser.find_element(By.XPATH, "//*[@id='card']//button[.='close']").send_keys(Keys.ENTER)
+    press(browser, Keys.ARROW_RIGHT)
+    button(browser, "card", "close").send_keys(Keys.ENTER)
     assert not browser.find_element(By.ID, "card").is_displayed()
-    for key, is_shown in ((Keys.ENTER, True), (Keys.ESCAPE, False)):
-        browser.switch_to.active_element.send_keys(key)
+    for key, is_shown in ((Keys.ENTER, True), (Keys.ESCAPE, False), (Keys.ENTER, True)):
+        press(browser, key)
         assert browser.find_element(By.ID, "card").is_displayed() == is_shown
-    browser.switch_to.active_element.send_keys(Keys.ENTER)
-    for button, copied in (("accelbench ui", "accelbench ui"), ("copy search", 'tags.record = "')):
-        assert (
-            browser.find_element(By.XPATH, f"//*[@id='card']//button[.='{button}']")
-            .get_attribute("title")
-            .startswith(copied)
-        )
-    browser.find_element(By.XPATH, "//*[@id='card']//button[.='compare']").send_keys(Keys.ENTER)
+    for word, copied in (("accelbench ui", "accelbench ui"), ("copy search", 'tags.record = "')):
+        assert button(browser, "card", word).get_attribute("title").startswith(copied)
+    button(browser, "card", "compare").send_keys(Keys.ENTER)
     assert "Tick another cell" in text(browser, "pair")
     untracked = "return trackerOf({...CELLS[0], tracked: false})"
     assert browser.execute_script(untracked) == ["No run in MLflow (tracking=none)"]
@@ -161,8 +152,8 @@ def two_suites(tmp_path_factory: pytest.TempPathFactory, maker) -> Path:
         cells = [maker.cell(suite=suite), wicked, keras, replace(wicked, engine=Engine.keras, keras=KerasSettings())]
         records = [maker.ok(cell, rate) for cell, rate in zip(cells, (1000, 1000, 1500, 500), strict=True)]
         gpu = maker.record(maker.cell(device="gpu", suite=suite), Status.failed, reason=WICKED, error=WICKED)
-        maker.suite(folder / "results", [*records, gpu])
-    return build.build(read_all(folder / "results"), folder / "results", folder / "report").parent
+        page = maker.report(folder, *records, gpu)
+    return page
 
 
 @pytest.mark.parametrize(("scheme", "width"), [slow("light", 1100), ("dark", 420)])
@@ -221,3 +212,105 @@ def test_only_the_pages_own_scripts_run(show) -> None:
 
     WebDriverWait(browser, 10).until(both_are_refused)
     assert browser.title == TITLE
+
+
+@pytest.fixture(scope="module")
+def pair(tmp_path_factory: pytest.TempPathFactory, maker) -> Path:
+    """A report on two interleaved precisions, a third one of another day, another batch, and another job."""
+    resnet = ModelSpec(name="resnet18", library=Library.torchvision, input_shape=(3, 224, 224), num_classes=1000)
+    images = {"mode": Mode.infer, "data": RANDOM, "model": resnet, "batch_size": 8}
+    return maker.report(
+        tmp_path_factory.mktemp("pair"),
+        *maker.interleaved({"fp32": 100, "bf16": 180}, growth=0.01),
+        maker.at(maker.ok(maker.cell(precision="fp16"), 105), 50),
+        maker.ok(maker.cell(batch_size=32), 50),
+        *(maker.ok(replace(maker.cell(precision=word), **images), 9, data=None) for word in ("fp32", "bf16")),
+    )
+
+
+def pick(browser: WebDriver, label: str) -> None:
+    browser.find_element(By.CSS_SELECTOR, f"#every [aria-label='compare {label}']").send_keys(Keys.SPACE)
+
+
+def test_two_ticked_cells_have_both_speeds_the_ratio_and_the_command_that_measures_both(show, pair: Path) -> None:
+    browser = show(folder=pair)
+    assert text(browser, "pair") == ""
+    pick(browser, "mlp-cpu-fp32-b128-train")
+    assert "Tick another cell to compare it with." in text(browser, "pair")
+    pick(browser, "mlp-cpu-bf16-b128-train")
+    lines = text(browser, "pair").splitlines()
+    assert lines[0].startswith("PyTorch bf16 b128, mlp train: 18")  # the faster one first
+    assert lines[1].startswith("PyTorch fp32 b128, mlp train: 10")
+    told = r"1\.80x \([\d.]+ to [\d.]+ by both intervals\); only the command decides how sure that is"
+    assert re.fullmatch(told, lines[2])
+    address = browser.current_url.partition("#")[2]
+    pick(browser, "mlp-cpu-fp16-b128-train")  # instead of the one that was ticked first
+    ticked = sorted(box.get_attribute("aria-label") for box in select(browser, "#every .pick:checked"))
+    assert ticked == ["compare mlp-cpu-bf16-b128-train", "compare mlp-cpu-fp16-b128-train"]
+    again = show(f"#{address}", folder=pair)
+    assert text(again, "pair").splitlines() == lines
+    button(again, "pair", "clear").send_keys(Keys.ENTER)
+    assert (text(again, "pair"), "compare" in again.current_url) == ("", False)
+    assert again.switch_to.active_element.get_attribute("aria-label") == "compare mlp-cpu-bf16-b128-train"
+    for word in ("bf16", "fp32"):
+        pick(browser, f"resnet18-cpu-{word}-b8-infer-host")
+    command = "accelbench compare --run 'model=resnet18 precision=fp32' 'model=resnet18 precision=bf16'"
+    assert command in text(browser, "pair")
+    press(browser, Keys.ENTER)  # from the box to the bar
+    copy = browser.switch_to.active_element
+    copy.send_keys(Keys.ENTER)
+    WebDriverWait(browser, 5).until(lambda _: copy.text == "copied")
+    assert again.get_log("browser") == []
+
+
+def test_keys_and_clicks_select_a_job_or_one_of_its_settings_and_the_address_keeps_it(show, tmp_path, maker) -> None:
+    page = maker.report(tmp_path, *jobs(maker, 3))
+    browser = show(folder=page)
+    assert [row.text.split()[0] for row in select(browser, "#picture .job")] == ["net2", "net1", "net0"]
+    assert text(browser, "panel").startswith("net2 infer")
+    (stop,) = select(browser, "#picture [tabindex='0']")
+    stop.send_keys(Keys.ARROW_DOWN)
+    assert text(browser, "panel").startswith("net1 infer")
+    assert "1.60x" in text(browser, "panel")
+    assert "#job=net1" in browser.current_url
+    press(browser, Keys.ARROW_RIGHT)
+    assert "PyTorch fp32, freeze" in text(browser, "panel")
+    assert "the loader waited" in text(browser, "panel")
+    press(browser, Keys.END)
+    assert text(browser, "panel").startswith("net0 infer")
+    click = "document.querySelectorAll('#picture .job')[1].dispatchEvent(new Event('click', {bubbles: true}))"
+    browser.execute_script(click)
+    again = browser.current_url.partition("#")[2]
+    assert text(show(f"#{again}", folder=page), "panel").startswith("net1 infer")
+    browser.find_element(By.CSS_SELECTOR, "#panel .record").click()
+    assert text(browser, "card").startswith("net1-cpu-bf16")
+    assert browser.get_log("browser") == []
+
+
+def test_counts_lead_to_lists_and_many_jobs_are_behind_a_button_or_in_a_table(show, tmp_path, maker) -> None:
+    skipped = maker.record(maker.cell(device="gpu"), Status.skipped, reason=NO_GPU)
+    page = maker.report(tmp_path, *jobs(maker, 16), skipped)
+    browser = show(folder=page)
+    for chip, place in (("in doubt", "doubts"), ("1 skipped", "missing")):
+        browser.find_element(By.PARTIAL_LINK_TEXT, chip).click()
+        assert browser.find_element(By.ID, place).get_attribute("open")
+        assert browser.find_element(By.ID, place).is_displayed()
+    for copy in select(browser, "#link, #panel button"):
+        copy.click()
+        WebDriverWait(browser, 5).until(lambda _, copy=copy: copy.text == "copied")
+    (link,) = select(browser, "h2 .permalink[href='#which-precision']")
+    browser.execute_script("arguments[0].click()", link)
+    assert browser.current_url.endswith("#which-precision")
+    browser = show("#which-precision", folder=page)
+    assert browser.switch_to.active_element.get_attribute("id") == "which-precision"
+    assert len(select(browser, "#picture .job")) == 10
+    select(browser, "#picture .all button")[0].send_keys(Keys.ENTER)
+    assert len(select(browser, "#picture .job")) == 16
+    browser.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": True})
+    try:
+        browser.refresh()
+        (table,) = select(browser, "noscript table")
+        assert not any(dead.is_displayed() for dead in select(browser, "#filters, #cells, .chips button"))
+        assert table.text.count("net15 infer PyTorch bf16 128 3.00 PyTorch fp32 2.") == 1
+    finally:
+        browser.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": False})

@@ -1,19 +1,14 @@
-"""The page's first screen, as data and as its readers have it in chromium."""
+"""The page's first screen, as data."""
 
 import re
 
 import pytest
-from selenium.webdriver.common.by import By
-from selenium.webdriver.common.keys import Keys
-from selenium.webdriver.support.wait import WebDriverWait
 
 from accelbench.report import build
 from accelbench.report.contents import compose
 from accelbench.report.overview import picture_of
-from accelbench.report.read import read_all
 from accelbench.schema.cell import KerasSettings, Options
 from accelbench.schema.vocab import Engine, Mode, Status
-from browsing import open_page
 from report.pictures.samples import served
 
 NO_GPU = "no NVIDIA driver"
@@ -106,86 +101,3 @@ def test_tiles_have_what_other_pages_have_sentences_for_and_the_bar_has_all_cell
     assert page.tiles == [("bf16 0.50 to 3.0x", "over fp32 in 2 of 2 pairs, likely")]
     assert page.measured == {"cpu": 4}
     assert sum(page.unmeasured.values()) == 3
-
-
-@pytest.fixture
-def opened(browser, tmp_path, maker):
-    """Builds a page of records and opens it at a fragment."""
-
-    def opened(records, fragment="", width=1400):
-        if not (tmp_path / "report").exists():
-            maker.suite(tmp_path / "results", records)
-            build.build(read_all(tmp_path / "results"), tmp_path / "results", tmp_path / "report")
-        size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False}
-        browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
-        return open_page(browser, tmp_path / "report" / "index.html", fragment)
-
-    return opened
-
-
-def rows(browser):
-    return browser.find_elements(By.CSS_SELECTOR, "#picture .job")
-
-
-def panel(browser):
-    return browser.find_element(By.ID, "panel").text
-
-
-@pytest.mark.browser
-def test_keys_and_clicks_select_a_job_or_one_of_its_settings_and_the_address_keeps_it(opened, maker) -> None:
-    browser = opened(jobs(maker, 3))
-    assert [row.text.split()[0] for row in rows(browser)] == ["net2", "net1", "net0"]
-    assert panel(browser).startswith("net2 infer")
-    (stop,) = browser.find_elements(By.CSS_SELECTOR, "#picture [tabindex='0']")
-    stop.send_keys(Keys.ARROW_DOWN)
-    assert panel(browser).startswith("net1 infer")
-    assert "1.60x" in panel(browser)
-    assert "#job=net1" in browser.current_url
-    browser.switch_to.active_element.send_keys(Keys.ARROW_RIGHT)
-    assert "PyTorch fp32, freeze" in panel(browser)
-    assert "the loader waited" in panel(browser)
-    browser.switch_to.active_element.send_keys(Keys.END)
-    assert panel(browser).startswith("net0 infer")
-    browser.execute_script(
-        "document.querySelectorAll('#picture .job')[1].dispatchEvent(new Event('click', {bubbles: true}))"
-    )
-    again = browser.current_url.partition("#")[2]
-    assert panel(opened([], f"#{again}")).startswith("net1 infer")
-    browser.find_element(By.CSS_SELECTOR, "#panel .record").click()
-    assert browser.find_element(By.ID, "card").text.startswith("net1-cpu-bf16")
-    assert browser.get_log("browser") == []
-
-
-@pytest.mark.browser
-def test_counts_lead_to_lists_buttons_copy_and_headings_have_links(opened, maker) -> None:
-    skipped = [maker.record(maker.cell(device="gpu"), Status.skipped, reason=NO_GPU)]
-    browser = opened([*jobs(maker, 1), *skipped])
-    for chip, place in (("in doubt", "doubts"), ("1 skipped", "missing")):
-        browser.find_element(By.PARTIAL_LINK_TEXT, chip).click()
-        assert browser.find_element(By.ID, place).get_attribute("open")
-        assert browser.find_element(By.ID, place).is_displayed()
-    for button in browser.find_elements(By.CSS_SELECTOR, "#link, #panel button"):
-        button.click()
-        WebDriverWait(browser, 5).until(lambda _, button=button: button.text == "copied")
-    link = browser.find_element(By.CSS_SELECTOR, "h2 .permalink[href='#which-precision']")
-    browser.execute_script("arguments[0].click()", link)
-    assert browser.current_url.endswith("#which-precision")
-    browser = opened([], "#which-precision")
-    assert browser.switch_to.active_element.get_attribute("id") == "which-precision"
-
-
-@pytest.mark.browser
-def test_many_jobs_are_behind_a_button_and_without_a_script_the_rows_are_a_table(opened, maker) -> None:
-    browser = opened(jobs(maker, 16))
-    assert len(rows(browser)) == 10
-    browser.find_element(By.CSS_SELECTOR, "#picture .all button").send_keys(Keys.ENTER)
-    assert len(rows(browser)) == 16
-    browser.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": True})
-    try:
-        browser.refresh()
-        (table,) = browser.find_elements(By.CSS_SELECTOR, "noscript table")
-        for dead in browser.find_elements(By.CSS_SELECTOR, "#filters, #cells, .chips button"):
-            assert not dead.is_displayed()
-        assert table.text.count("net15 infer PyTorch bf16 128 3.00 PyTorch fp32 2.") == 1
-    finally:
-        browser.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": False})

@@ -31,5 +31,5 @@ def test_the_studies_claims_and_devices_stand_beside_what_was_measured(read, mak
     assert [(*row.values(),)[:4] for row in texts(devices.table(alone))] == [
         ("published", "gpu", "NVIDIA Tesla T4", "40 streaming multiprocessors, 2,560 CUDA cores"),
         ("published", "tpu", "Google Cloud TPU", "8 cores with systolic arrays"),
-        ("ours", "cpu", "Example CPU", "2 cores, 4 threads"),
+        ("ours", "cpu", "a CPU", "2 cores, 4 threads"),
     ]
