@@ -42,17 +42,16 @@ def test_a_plan_that_cannot_be_read_is_named_and_its_records_are_shown(tmp_path:
     records = [maker.ok(maker.cell(epochs=epochs), 10) for epochs in (1, 2, 4)]
     path = maker.suite(tmp_path / "results", records) / "plan.json"
     values = json.loads(path.read_text())
+    (values if "schema_version" in (spoil or {}) else values["cells"][2]).update(spoil or {})
+    path.write_text(json.dumps(values))
+    begin = "results/nets/plan.json: not a readable plan ("
     if spoil is None:
         path.unlink()
-    else:
-        (values if set(spoil) & set(values) else values["cells"][2]).update(spoil)
-        path.write_text(json.dumps(values))
+        begin = "results/nets has no plan.json"
     found = sweeps.read(path.parent)
     assert {each.label for each in found.cells} == {f"mlp-cpu-fp32-b128-train-epochs={each}" for each in (1, 2, 4)}
     (note,) = found.notes
-    assert note.startswith(
-        "results/nets/plan.json: not a readable plan (" if spoil else "results/nets has no plan.json"
-    )
+    assert note.startswith(begin)
     assert ": the cells of all its records are shown" in note
 
 
@@ -63,10 +62,9 @@ def test_a_folder_in_which_nothing_can_be_read_costs_only_itself(tmp_path: Path,
     maker.suite(results, [maker.ok(maker.cell(suite="good"), 10)])
     (results / "bad").mkdir()
     (results / "bad/plan.json").write_text("{")
-    found = {sweep.folder: sweep for sweep in sweeps.read_all(results)}
-    assert len(found["good"].planned) == 1
-    assert found["bad"].cells == []
-    assert "not a readable plan" in found["bad"].notes[0]
+    good, bad = sweeps.read_all(results)
+    assert (len(good.planned), bad.cells) == (1, [])
+    assert "not a readable plan" in bad.notes[0]
     record.write(maker.ok(maker.cell(), 10), results / "bad").write_text("{")
     with pytest.raises(UserError, match=r"results/bad/.*: not a readable record"):
         sweeps.read_all(results / "bad")

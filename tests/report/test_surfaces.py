@@ -1,0 +1,113 @@
+"""Requests and trainings to a target: what the page, report.md, the terminal, MLflow and Python show of them."""
+
+import csv
+import io
+
+import pytest
+from rich.console import Console
+
+import accelbench
+from accelbench.answers.cells import Process, cells_of
+from accelbench.answers.jobs import jobs
+from accelbench.answers.time_to_goal import target_answers
+from accelbench.cli import main
+from accelbench.commands.command import show_sweep
+from accelbench.judging.row import served_text, summarise
+from accelbench.schema.cell import ModelSpec, Server
+from accelbench.schema.vocab import Precision, Protocol, Verdict
+from accelbench.sinks.mlflow_fields import about, of_cells, of_process
+from accelbench.sweep import terminal
+from accelbench.sweep.run import SweepResult
+from fakes import make_cell, make_options, make_record, make_served, make_trained, write_sweep
+
+TIMES = [11.4, 12.9, 11.9, 12.3, 11.1, None]
+TRAINED = [
+    *(make_trained(seconds, seed=seed, compile_s=0.5) for seed, seconds in enumerate(TIMES)),
+    *(make_trained(20.0 + seed, seed=seed, precision=Precision.bf16_mixed) for seed in range(6)),
+]
+(ANSWER,) = target_answers(cells_of(map(Process.of, TRAINED)))
+SERVED = make_served()
+SLOW = make_served(cell=make_cell(protocol=Protocol.server, server=Server(rate=90.0)), verdict=Verdict.fails)
+STREAM, OFFLINE = make_served(Protocol.single_stream), make_served(Protocol.offline)
+# What a row has of requests. Its latencies are in ms.
+NUMBERS = {"requests_per_s": 49.5, "verdict": "sure pass", "mean_batch": 1000 / 550, "padded_share": 50 / 1050}
+NUMBERS |= {"request_p99_ms": 40.2, "request_p99_ms_low": 33, "request_p99_ms_high": None, "request_p999_ms": None}
+NUMBERS |= {"miss_share": 0.003, "queue_ms": 2, "compute_ms": 10, "samples_per_s": None}
+NUMBERS |= {"rate": 50, "limit_ms": 50, "limit_percentile": 99}
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return tmp_path / "runs/mine"
+
+
+def test_every_surface_says_the_same_of_trainings_to_a_target(folder, capsys):
+    others = [make_record(make_cell(precision=word)) for word in (Precision.fp32, Precision.bf16)]
+    write_sweep(folder, *TRAINED, *others)
+    assert "fp32 b32: 12.3 s (at least 11.1, 5 of 6 seeds), " in ANSWER.sentence
+    assert main(["best", "runs/mine"]) == main(["report", "runs/mine"]) == 0
+    assert ANSWER.sentence in capsys.readouterr().out.replace("\n", " ")
+    console = Console(file=io.StringIO(), width=150)
+    terminal.show_answer([Process.of(record) for record in TRAINED], "runs/mine", console)
+    assert ANSWER.sentence in console.file.getvalue()
+    report = (folder / "report/report.md").read_text()
+    assert ANSWER.sentence in " ".join(report.split())
+    row = next(line for line in report.splitlines() if line.startswith("| PyTorch fp32 b32 "))
+    assert "| 5 of 6 seeds | 12.3 s | at least 11.1 |" in row
+    found = accelbench.read("runs/mine")
+    assert (round(found[0].target_s, 3), found[0].target_epochs, found[0].samples_per_s) == (12.3, 5, None)
+    assert ANSWER.sentence in repr(found)
+    assert "target reached in 12.3 s, 5.00 epochs" in repr(found[0])
+    run = of_process(TRAINED[0])
+    points = [point for point in run.series if point.key == "target/accuracy"]
+    assert [(each.value, each.step) for each in points][3:] == [(0.4, 400), (0.975, 500), (0.975, 600)]
+    assert points[4].timestamp_ms - run.start_ms == 11400
+    assert (run.metrics["target_s"], run.metrics["target_epochs"]) == (11.4, 5)
+    cells = cells_of(map(Process.of, TRAINED))
+    assert [round(each.metrics["target_s"], 3) for each in of_cells(cells)] == [12.3, 23]
+    assert ANSWER.sentence in " ".join(about(cells).replace("*", "").split())
+
+
+def test_a_sweep_is_compared_with_earlier_learning_rates_in_its_folder(folder):
+    slow = ModelSpec(name="mlp", learning_rate=0.01)
+    records = [make_trained(30.0 + seed, seed=seed, model=slow) for seed in range(6)]
+    window = make_record(make_cell(model=slow))  # a job of its own, which the sweep did not measure
+    write_sweep(folder, *TRAINED[:6], window, *records)
+    console = Console(file=io.StringIO(), width=300)
+    show_sweep(make_options(), console, SweepResult(folder, records))
+    (answer,) = target_answers(cells_of(map(Process.of, [*TRAINED[:6], *records])))
+    assert "fp32 b32 lr 0.001: 12.3 s" in answer.sentence
+    assert answer.sentence in console.file.getvalue()
+    assert "inference" not in console.file.getvalue()
+    show_sweep(make_options(), console, SweepResult(folder, [window]))
+    assert console.file.getvalue().count("mlp on mnist to accuracy") == 1
+
+
+def test_rows_of_requests_have_their_figures_and_no_speed_but_offlines():
+    row = summarise(SERVED)
+    assert {name: row[name] for name in NUMBERS} == pytest.approx(NUMBERS)
+    assert (summarise(OFFLINE)["samples_per_s"], summarise(OFFLINE)["verdict"]) == (pytest.approx(3200), None)
+    stream, window = summarise(STREAM), summarise(make_record())
+    assert [stream[name] for name in ("rate", "workers", "samples_per_s")] == [None] * 3
+    assert {window[name] for name in ("rate", "workers", "requests_per_s", "max_delay_ms")} == {None}
+    untold = summarise(make_served(verdict=Verdict.unknown, num_missed=870))
+    assert served_text(untold).endswith("can't tell: p99 at most 50 ms (87 % of requests missed it)")
+
+
+def test_requests_are_ranked_by_no_speed_and_every_surface_says_the_same_of_them(folder):
+    records = (SERVED, SLOW, STREAM, OFFLINE, make_record())
+    write_sweep(folder, *records)
+    cells = cells_of(map(Process.of, records))
+    assert {each.fastest.cell.protocol for each in jobs(cells)} == {"offline", "window"}
+    assert main(["best", "runs/mine"]) == main(["report", "runs/mine"]) == 0
+    rows = list(csv.DictReader(io.StringIO((folder / "report/cells.csv").read_text())))
+    assert [row["verdict"] for row in rows] == ["sure pass", "sure fail", "", "", ""]
+    found = accelbench.read("runs/mine")
+    assert (found[0].requests_per_s, found[0].request_p99_ms, found[0].verdict) == (49.5, 40.2, "sure pass")
+    assert "49.5 requests/s, p99 40.2 ms, sure pass: p99 at most 50 ms" in repr(found)
+    assert len(found.to_frame()) == 5
+    (run,) = of_cells(cells_of([Process.of(SLOW)]))
+    figures = [run.metrics[name] for name in ("request_p99_ms", "miss_share", "requests_per_s")]
+    assert (*figures, run.params["rate"], run.tags["word"]) == (40.2, 0.003, 49.5, "90.0", "ok")
+    assert "49.5 requests/s, p99 40.2 ms, sure fail: p99 at most 50 ms" in run.tags["mlflow.note.content"]
