@@ -24,13 +24,14 @@ DIGITS = Data(name="mnist", digest="1" * 64, source="digits", stand_in=True)
 REAL = Data(name="mnist", digest="2" * 64, source="MNIST", stand_in=False)
 
 
-def records(speed=1000.0, num=5, environment=HERE, **changes):
+def processes(speed=1000.0, num=5, environment=HERE, **changes):
     """Processes whose speeds scatter by a per cent, measured one an hour."""
-    made = [
-        process(speed * SPREAD[repeat % 5], 60 * repeat, environment=environment, repeat=repeat, **changes)
-        for repeat in range(num)
-    ]
-    return RecordSet(name="runs/x", processes=made)
+    rates = [speed * SPREAD[repeat % 5] for repeat in range(num)]
+    return [process(rate, 60 * i, environment=environment, repeat=i, **changes) for i, rate in enumerate(rates)]
+
+
+def records(*args, **changes):
+    return RecordSet(name="runs/x", processes=processes(*args, **changes))
 
 
 def both(*sets):
@@ -38,11 +39,8 @@ def both(*sets):
 
 
 def half_an_hour_later(side):
-    moved = []
-    for one in side.processes:
-        started_at = one.started_at.replace(":00:00", ":30:00")
-        moved.append(Process.of(replace(one.record, started_at=started_at)))
-    return replace(side, processes=moved)
+    moved = (replace(one.record, started_at=one.started_at.replace(":00:00", ":30:00")) for one in side.processes)
+    return replace(side, processes=[Process.of(record) for record in moved])
 
 
 def answered(first, second, **judged):
@@ -80,11 +78,11 @@ def test_the_answer_is_a_word_and_the_interval(speed, margin, shown, conclusion)
     ],
 )
 def test_a_different_environment_is_named(changes, name):
-    there = {**HERE, **changes}
-    assert f"The environment differs: {name}" in answered(records(), records(environment=there))[1]
-    assert "environment" not in answered(records(environment=there), records(environment=there))[1]
+    there = records(environment={**HERE, **changes})
+    assert f"The environment differs: {name}" in answered(records(), there)[1]
     keras = records(environment={**HERE, "code": "d" * 64}, engine=Engine.keras, keras=KerasSettings())
-    assert "environment" not in answered(records(), keras)[1]  # engines have each a code of their own
+    for first, second in ((there, there), (records(), keras)):  # engines have each a code of their own
+        assert "environment" not in answered(first, second)[1]
 
 
 def test_sides_of_several_machines_or_with_common_records_are_refused():
@@ -113,7 +111,7 @@ def test_what_is_not_the_same_thing_is_refused_unless_it_was_asked_for(other, na
 
 def late(**changes):
     """Processes after the first five of the other side."""
-    return RecordSet(name="late", processes=records(900.0, num=10, **changes).processes[5:])
+    return RecordSet(name="late", processes=processes(900.0, num=10, **changes)[5:])
 
 
 def test_sides_that_did_not_take_turns_cannot_be_told_apart():
@@ -166,10 +164,6 @@ def test_the_more_pairs_there_are_the_wider_is_the_interval_of_each():
     assert lowest < low < high < highest
 
 
-def processes(num=5, **changes):
-    return [process(repeat=repeat, **changes) for repeat in range(num)]
-
-
 def test_cells_that_are_equal_but_for_the_repeat_are_a_pair():
     first = processes(batch_size=8) + processes(batch_size=16)
     second = processes(batch_size=16, num=6) + processes(batch_size=32) + processes(batch_size=8)
@@ -202,13 +196,14 @@ def test_sides_that_cannot_be_paired_are_refused():
         match(first, processes(batch_size=16) + processes(batch_size=8, seed=1))
 
 
-OLD = {"machine": {"cpu_name": "AMD EPYC", "gpus": ["NVIDIA H100"]}, "git": {"revision": "abc1" * 10, "branch": "main"}}
-NEW = {"machine": {"cpu_name": "AMD EPYC", "gpus": []}, "git": {"revision": "def2" * 10, "branch": "faster"}}
+OLD = {"machine": MACHINE, "git": {"revision": "abc1" * 10, "branch": "main"}}
+NEW = {"machine": MACHINE, "git": {"revision": "def2" * 10, "branch": "faster"}}
 
 
 def put(folder, repeat=0, environment=OLD, **changes):
-    """A record in `folder`, as a sweep leaves it."""
-    made = make_record(make_cell(repeat=repeat), environment=environment, **changes)
+    """A record in `folder`, as a sweep leaves it, a minute after the one before it."""
+    started_at = f"2026-11-20T09:0{repeat}:00+00:00"
+    made = make_record(make_cell(repeat=repeat), environment=environment, started_at=started_at, **changes)
     record.write(made, folder)
     return made
 
@@ -221,43 +216,33 @@ def root(tmp_path, monkeypatch):
     return tmp_path
 
 
-def put_unreadable(folder):
-    """A record of a schema before the first that is read, and a file that is no record."""
-    values = put(folder, repeat=8).to_json()
-    (path,) = folder.glob(f"{values['cell_id']}-*.json")
-    path.write_text(json.dumps({**values, "schema_version": 2}))
-    (folder / f"{'f' * 12}-{'0' * 8}.json").write_text("{")
-
-
 def repeats(records):
     return sorted(process.cell.repeat for process in records.processes)
 
 
-def test_a_name_is_a_folder_of_records_a_suite_or_a_records_file(root):
-    put(root / "results/nets", repeat=0)
-    made = put(root / "results/nets", repeat=1)
+def test_a_name_is_a_folder_of_records_a_suite_a_records_file_or_all_of_a_revision(root):
+    put(root / "results/nets", 0)
+    made = put(root / "results/nets", 1, NEW)
     write_plan_of(root / "results/nets", [made])
     for repeat in (2, 3):
-        put(root / "results/more", repeat=repeat)
-    assert repeats(find("nets")) == repeats(find("results/nets")) == [1]  # what its plan wants
-    assert repeats(find("more")) == [2, 3]  # without a plan, all
-    assert repeats(find("results")) == [1, 2, 3]
-    assert repeats(find(f"results/nets/{made.name}.json")) == [1]
-
-
-def test_a_word_selects_a_revision_of_all_that_was_ever_measured(root):
-    put(root / "results/nets", 0, OLD)
-    write_plan_of(root / "results/nets", [put(root / "results/nets", 1, NEW)])
-    for word, numbers in {"abc1abc1": [0], "def2": [1], "faster": [1]}.items():
-        for name in (f"nets@{word}", f"@{word}", f"results/nets@{word}"):
-            records = find(name)
-            assert (repeats(records), records.notes) == (numbers, [])
+        put(root / "results/more", repeat, NEW)
+    found = {
+        "nets": [1],
+        "results/nets": [1],  # what its plan wants
+        "more": [2, 3],
+        "results": [1, 2, 3],  # without a plan, all
+        f"results/nets/{made.name}.json": [1],
+        **{f"{name}@abc1abc1": [0] for name in ("nets", "", "results/nets")},  # of all that was ever measured
+        **{f"{name}@{word}": [1] for name in ("nets", "results/nets") for word in ("def2", "faster")},
+        "@faster": [1, 2, 3],
+    }
+    assert {name: repeats(find(name)) for name in found} == found
+    assert not any(find(name).notes for name in found)
 
 
 def test_of_several_versions_of_the_code_those_of_the_last_one_count(root):
     for repeat, word in enumerate("aabb"):
-        environment = {**OLD, "files": {"model.target": word}}
-        put(root / "results/nets", repeat, environment, started_at=f"2026-11-20T09:0{repeat}:00+00:00")
+        put(root / "results/nets", repeat, {**OLD, "files": {"model.target": word}})
     for name in ("nets", "nets@main"):
         records = find(name)
         assert repeats(records) == [2, 3]
@@ -266,18 +251,20 @@ def test_of_several_versions_of_the_code_those_of_the_last_one_count(root):
 
 def test_a_process_that_was_killed_before_it_read_data_is_one_of_its_cell(root):
     for repeat, data in enumerate((DIGITS, DIGITS, None)):
-        status = Status.ok if data else Status.killed
-        put(root / "results/nets", repeat, status=status, data=data, started_at=f"2026-11-20T09:0{repeat}:00+00:00")
+        put(root / "results/nets", repeat, status=Status.ok if data else Status.killed, data=data)
     records = find("nets")
     assert (repeats(records), records.notes) == ([0, 1, 2], [])
 
 
 def test_records_that_are_not_readable_are_named(root):
-    put(root / "results/nets", repeat=0)
-    put_unreadable(root / "results/nets")
-    records = find("nets@abc1")
-    assert len(records.notes) == 2
-    assert f"results/nets/{'f' * 12}-{'0' * 8}.json: not a readable record (" in "\n".join(records.notes)
+    folder = root / "results/nets"
+    put(folder)
+    old = put(folder, repeat=8)
+    (folder / f"{old.name}.json").write_text(json.dumps({**old.to_json(), "schema_version": 2}))
+    (folder / f"{'f' * 12}-{'0' * 8}.json").write_text("{")
+    notes = find("nets@abc1").notes
+    assert len(notes) == 2
+    assert f"results/nets/{'f' * 12}-{'0' * 8}.json: not a readable record (" in "\n".join(notes)
     named = "no record has this git revision or branch\n  results/nets/.*schema 2.*\n  results/nets/f+-0+.json: not a"
     with pytest.raises(UserError, match=named):
         find("nets@9999")
