@@ -19,14 +19,12 @@ from accelbench.answers import headline
 from accelbench.answers.cells import Process, process_rows
 from accelbench.answers.jobs import REFERENCE, jobs
 from accelbench.cli import main
-from accelbench.report import build, figure, read
+from accelbench.report import figure, read
 from accelbench.report.contents import compose
 from accelbench.report.export import cell_rows
 from accelbench.report.overview import picture_of
-from accelbench.schema import record as record_files
 from accelbench.schema import serialize
 from accelbench.schema.measurement import Block
-from accelbench.schema.plan_file import PlanFile, WantedCell, write_plan
 from accelbench.schema.vocab import Mode
 from accelbench.sinks.mlflow_fields import ALONE, NOTE, of_cells
 from accelbench.sweep import terminal
@@ -52,63 +50,52 @@ class Drawn:
     precision: str
     batch_size: int
     place: int
-    rates: tuple[float, ...]
-    num_blocks: int
-    has_latency: bool
-    is_disturbed: bool
-    confirming: tuple[float, ...]
+    rate: float
+    scatter: list[float]
+    num_blocks: int = 8
+    has_latency: bool = True
+    is_disturbed: bool = False
 
 
-RATE = st.sampled_from([100.0, 100.0, 101.0, 118.0, 130.0, 170.0, 640.0])
-SCATTER = st.sampled_from([1.0, 1.0, 1.01, 0.98, 1.2])
+RATES = [100.0, 100.0, 101.0, 118.0, 130.0, 170.0, 640.0]
+FIELDS = {"precision": ["fp32", "bf16", "fp16"], "batch_size": [8, 32], "place": [0, 1, 2], "rate": RATES}
+FIELDS |= {"num_blocks": [1, 2, 8, 8, 8], "has_latency": [True, False], "is_disturbed": [True, *[False] * 4]}
+DRAWN = {name: st.sampled_from(values) for name, values in FIELDS.items()}
+DRAWN["scatter"] = st.lists(st.sampled_from([1.0, 1.0, 1.01, 0.98, 1.2]), min_size=1, max_size=12)
+CELLS = st.lists(
+    st.builds(Drawn, **DRAWN),
+    min_size=1,
+    max_size=5,
+    unique_by=lambda each: (each.precision, each.batch_size, each.place),
+)
 
 
-@st.composite
-def drawn_cells(draw):
-    key = st.tuples(st.sampled_from(["fp32", "bf16", "fp16"]), st.sampled_from([8, 32]), st.integers(0, 2))
-    keys = draw(st.lists(key, min_size=1, max_size=5, unique=True))
-    is_confirmed = draw(st.booleans())
-    found = []
-    for precision, batch_size, place in keys:
-        rate, num = draw(RATE), draw(st.integers(1, 12))
-        rates = tuple(rate * draw(SCATTER) for _ in range(num))
-        confirming = tuple(rate * draw(SCATTER) for _ in range(5)) if is_confirmed and place == 0 else ()
-        few = draw(st.sampled_from([1, 2, 8, 8, 8]))
-        wrong = draw(st.booleans()), draw(st.integers(0, 4)) == 0
-        found.append(Drawn(precision, batch_size, place, rates, few, *wrong, confirming))
-    return found, draw(st.booleans())
-
-
-def record_of(maker, drawn, rate, repeat, minute):
+def record_of(maker, drawn, repeat, minute):
+    rate = drawn.rate * drawn.scatter[repeat % len(drawn.scatter)]
     cell = maker.cell("cnn", precision=drawn.precision, batch_size=drawn.batch_size, mode=Mode.infer, repeat=repeat)
-    step_s = drawn.batch_size / rate
+    step_s = cell.batch_size / rate
     blocks = [
-        Block(num_steps=10, num_samples=10 * drawn.batch_size, seconds=10 * step_s * (1 + 0.01 * (i % 3 - 1)))
+        Block(num_steps=10, num_samples=10 * cell.batch_size, seconds=10 * step_s * (1 + 0.01 * (i % 3 - 1)))
         for i in range(drawn.num_blocks)
     ]
     steps = [step_s * (1 + i / 1000) for i in range(70)] if drawn.has_latency else []
     done = maker.ok(cell, rate, blocks=blocks, latency_s=steps)
-    if drawn.is_disturbed:
-        done = maker.beside_others(done)
+    done = maker.beside_others(done) if drawn.is_disturbed else done
     identity = serialize.digest([cell.id, drawn.place])
     started_at = f"2026-11-20T{10 + minute // 60}:{minute % 60:02}:00+00:00"
     return dataclasses.replace(done, identity=identity, started_at=started_at, environment=PLACES[drawn.place])
 
 
-def write(maker, root, found, is_interleaved):
+def write(maker, root, found, is_interleaved=True, is_confirmed=False):
     """The records of a suite, with a plan, and of the processes that confirm its answers."""
-    num = max(len(each.rates) for each in found)
-    order = [(i, each) for i in range(num) for each in found if i < len(each.rates)]
+    order = [(i, each) for i in range(12) for each in found if i < len(each.scatter)]
     order = order if is_interleaved else sorted(order, key=lambda pair: found.index(pair[1]))
-    planned = [record_of(maker, each, each.rates[i], i, minute) for minute, (i, each) in enumerate(order)]
-    confirmed = [(i, each) for i in range(5) for each in found if each.confirming]
-    later = [record_of(maker, each, each.confirming[i], i, 120 + minute) for minute, (i, each) in enumerate(confirmed)]
-    for folder, records in ((root / "results" / "nets", planned), (root / "confirmed" / "nets-1", later)):
-        if records:
-            for each in records:
-                record_files.write(each, folder)
-            cells = [WantedCell(each.cell, each.name, each.label) for each in records]
-            write_plan(PlanFile(suite="nets", title="Nets", study=None, profile=None, cells=cells), folder)
+    planned = [record_of(maker, each, i, minute) for minute, (i, each) in enumerate(order)]
+    maker.suite(root / "results", planned)
+    confirmed = [(i, each) for i in range(5) for each in found if is_confirmed and each.place == 0]
+    if confirmed:
+        later = [record_of(maker, each, i, 120 + minute) for minute, (i, each) in enumerate(confirmed)]
+        maker.suite(root / "confirmed", later)
     return planned
 
 
@@ -136,6 +123,13 @@ class Said:
             first, second = (self.names[where, found[end].split(": ")[-1].strip()] for end in ("first", "second"))
             self.speed(surface, first, found["rate"])
             self.pair(surface, first, second, found["ratio"], found["word"] or found["not"])
+
+    def lines(self, surface, text) -> None:
+        """Those of a text that begin with a job's name, and have its place if there are several."""
+        for where in {where for where, _ in self.names}:
+            for line in text.splitlines():
+                if line.strip().startswith("cnn") and (where == "" or f", {where}:" in line):
+                    self.text(surface, where, line)
 
     def check(self) -> None:
         for key, found in self.speeds.items():
@@ -241,24 +235,17 @@ def of_python(said, root) -> None:
     results = accelbench.read(root / "results")
     for each, key in zip(results, results.to_frame()["cell"], strict=True):
         said.speed("Python", key, each.samples_per_s)
-    for where in {where for where, _ in said.names}:
-        for line in repr(results).splitlines():
-            if line.strip().startswith("cnn") and (where == "" or f", {where}:" in line):
-                said.text("Python's answer", where, line)
+    said.lines("Python's answer", repr(results))
 
 
 def of_terminal(said, records) -> None:
-    places = {where for where, _ in said.names}
     out = io.StringIO()
     terminal.show_answer([Process.of(record) for record in records], "runs/mine", Console(file=out, width=1000))
-    for where in places:
-        for line in out.getvalue().splitlines():
-            if line.startswith("cnn infer") and (where == "" or f", {where}:" in line):
-                said.text("a sweep's end", where, line)
+    said.lines("a sweep's end", out.getvalue())
 
 
-def examined(maker, root, found, is_interleaved, *, is_whole) -> None:
-    records = write(maker, root, found, is_interleaved)
+def examined(maker, root, found, is_interleaved, is_confirmed, *, is_whole) -> None:
+    records = write(maker, root, found, is_interleaved, is_confirmed)
     sweeps = read.read_all(root / "results")
     cells = [cell for sweep in sweeps for cell in sweep.cells]
     said = Said(cells)
@@ -270,46 +257,42 @@ def examined(maker, root, found, is_interleaved, *, is_whole) -> None:
     of_csv(said, root, sweeps)
     of_mlflow(said, cells)
     of_python(said, root)
-    if not any(each.confirming for each in found):
+    if not (root / "confirmed").exists():
         of_terminal(said, records)
-    texts = {"answers": "".join(f"\n- {each.data}: {each.sentence}" for each in page.jobs)}
     if is_whole:
-        built = build.build(read.read_all(root / "results"), root / "results", root / "report")
-        (drawn,) = re.findall(r'id="gains">(.*?)</script>', built.read_text())
+        built = maker.report(root)
+        (drawn,) = re.findall(r'id="gains">(.*?)</script>', (built / "index.html").read_text())
         assert json.loads(drawn)["jobs"] == json.loads(json.dumps(picture_of(page.jobs, "")["jobs"]))
-        with built.with_name("cells.csv").open(newline="") as file:
-            for row in csv.DictReader(file):
-                said.speed("cells.csv on disk", row["cell"], row["samples_per_s"])
-        figures = json.loads(built.with_name("metrics.json").read_text())
-        assert figures["ok"] == sum(cell.is_ok for cell in cells)
-    for surface, text in texts.items():
-        for each in page.jobs:
-            where = each.where
-            for part in re.split(r"\n- ", text):
-                if each.data in part.partition(": ")[0]:
-                    said.text(surface, where, part)
+        for row in csv.DictReader(io.StringIO((built / "cells.csv").read_text())):
+            said.speed("cells.csv on disk", row["cell"], row["samples_per_s"])
+        assert json.loads((built / "metrics.json").read_text())["ok"] == sum(cell.is_ok for cell in cells)
+    for each in page.jobs:
+        said.text("answers", each.where, f"{each.data}: {each.sentence}")
     said.check()
 
 
-@given(drawn=drawn_cells())
-@settings(max_examples=2, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
-def test_no_two_surfaces_disagree(tmp_path_factory, maker, drawn) -> None:
-    examined(maker, tmp_path_factory.mktemp("said"), *drawn, is_whole=False)
+drawn = given(found=CELLS, is_interleaved=st.booleans(), is_confirmed=st.booleans())
+ALL = {"deadline": None, "suppress_health_check": list(HealthCheck)}
+
+
+@drawn
+@settings(max_examples=2, derandomize=True, **ALL)
+def test_no_two_surfaces_disagree(tmp_path_factory, maker, **drawn) -> None:
+    examined(maker, tmp_path_factory.mktemp("said"), **drawn, is_whole=False)
 
 
 @pytest.mark.slow
-@given(drawn=drawn_cells())
-@settings(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck))
-def test_no_two_surfaces_disagree_about_two_hundred_sets_of_records(tmp_path_factory, maker, drawn) -> None:
-    examined(maker, tmp_path_factory.mktemp("said"), *drawn, is_whole=True)
+@drawn
+@settings(max_examples=200, **ALL)
+def test_no_two_surfaces_disagree_about_two_hundred_sets_of_records(tmp_path_factory, maker, **drawn) -> None:
+    examined(maker, tmp_path_factory.mktemp("said"), **drawn, is_whole=True)
 
 
 def test_accelbench_best_shows_what_the_others_show(tmp_path, monkeypatch, capsys, maker) -> None:
     """The bars and the table of the command: one command line, since it takes a second."""
     monkeypatch.chdir(tmp_path)
     rates = {"fp32": 100.0, "bf16": 170.0}
-    found = [Drawn(word, 32, 0, (rate, rate * 1.1), 8, True, False, ()) for word, rate in rates.items()]
-    write(maker, tmp_path, found, True)
+    write(maker, tmp_path, [Drawn(word, 32, 0, rate, [1.0, 1.1]) for word, rate in rates.items()])
     assert main(["best", "results"]) == 0
     text = " ".join(capsys.readouterr().out.split())
     said = Said([cell for sweep in read.read_all(tmp_path / "results") for cell in sweep.cells])
