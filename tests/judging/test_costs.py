@@ -10,7 +10,6 @@ ROW = dict.fromkeys(
 )
 ROW |= {"device": "gpu", "devices": 1, "samples_per_s": 1000.0}
 BOTH = {Device.gpu: Cost(price_per_hour=3.6, power_w=350), Device.cpu: Cost(price_per_hour=3.6, power_w=350)}
-IDLE_W = {"cpu_energy_j": 10.0}
 STEADY = {"steady_boot_s": (102.0, 105.0), "num_steady_samples": 600}
 
 
@@ -35,60 +34,41 @@ def series(*watts_at, names=("cpu_energy_j",)):
     return SystemSeries(started_boot_s=100.0, t_s=times, values=dict(zip(names, joules, strict=True)))
 
 
-def epoch(began_boot_s, seconds):
-    return Epoch(seconds=seconds, num_samples=100, began_boot_s=began_boot_s)
+def of_epochs(*spans):
+    epochs = [Epoch(seconds=seconds, num_samples=100, began_boot_s=began) for began, seconds in spans]
+    return {"measured": {"steady_boot_s": (100.0, 113.0), "num_steady_samples": None, "epochs": epochs}}
 
 
-STEADY_50_W = series(lambda t: 50 if t >= 2 else 0)  # after two seconds, in which libraries are loaded
 # 50 W in the epochs, 500 W in the first one and in the tests after each.
 EPOCHS_50_W = series(lambda t: 50 if 4 <= t < 7 or 9 <= t < 12 else 500)
+GPUS = {"device": Device.gpu, "measured": STEADY | {"num_devices": 2}}
+GPUS["system"] = series(lambda t: 50, lambda t: 30, names=("gpu_0_energy_j", "gpu_1_energy_j"))
+ENERGIES = {
+    "the steady state, above idle": ({}, 40 * 3 / 600),
+    "all epochs but the first, without what comes between them": (
+        {"system": EPOCHS_50_W, **of_epochs((100.0, 3.0), (104.0, 3.0), (109.0, 3.0))},
+        40 * 6 / 200,
+    ),
+    "one epoch, which has the warm-up": (of_epochs((100.0, 3.0)), None),
+    "too short": ({"measured": STEADY | {"steady_boot_s": (102.0, 102.5)}}, None),
+    "no steady state": ({"measured": STEADY | {"steady_boot_s": None}}, None),
+    "when an epoch began is unknown": (of_epochs((100.0, 1.0), (102.0, 2.0), (None, 3.0)), None),
+    "an epoch is too short": (of_epochs((100.0, 1.0), (102.0, 2.0), (104.0, 0.6)), None),
+    "an idle device that uses more": ({"idle_w": {"cpu_energy_j": 60.0}}, None),
+    "an unknown idle power": ({"idle_w": {}}, None),
+    "a GPU without a counter": ({"device": Device.gpu}, None),
+    "a TPU": ({"device": Device.tpu}, None),
+    "two GPUs together": (GPUS | {"idle_w": {"gpu_0_energy_j": 10.0, "gpu_1_energy_j": 5.0}}, (40 + 25) * 3 / 600),
+    "two GPUs, one without an idle power": (GPUS | {"idle_w": {"gpu_0_energy_j": 10.0}}, None),
+}
 
 
-def per_sample(device, measured, system, idle_w):
-    cell = make_cell(device=device, devices=measured.num_devices)
-    record = make_record(cell, system=system, environment={"idle_w": idle_w})
-    return joules_per_sample(record, measured)
-
-
-def of_epochs(*epochs):
-    return {"steady_boot_s": (100.0, 113.0), "num_steady_samples": None, "epochs": list(epochs)}
-
-
-@pytest.mark.parametrize(
-    ("system", "measured", "expected"),
-    [
-        pytest.param(STEADY_50_W, STEADY, 40 * 3 / 600, id="the steady state, above idle"),
-        pytest.param(
-            EPOCHS_50_W,
-            of_epochs(epoch(100.0, 3.0), epoch(104.0, 3.0), epoch(109.0, 3.0)),
-            40 * 6 / 200,
-            id="all epochs but the first, without what comes between them",
-        ),
-        pytest.param(STEADY_50_W, of_epochs(epoch(100.0, 3.0)), None, id="one epoch, which has the warm-up"),
-        pytest.param(STEADY_50_W, STEADY | {"steady_boot_s": (102.0, 102.5)}, None, id="too short"),
-        pytest.param(STEADY_50_W, STEADY | {"steady_boot_s": None}, None, id="no steady state"),
-        *[
-            pytest.param(STEADY_50_W, of_epochs(epoch(100.0, 1.0), epoch(102.0, 2.0), last), None, id=why)
-            for last, why in ((epoch(None, 3.0), "when is unknown"), (epoch(104.0, 0.6), "one is too short"))
-        ],
-    ],
-)
-def test_energy_is_of_the_steady_state_above_idle(system, measured, expected):
-    joules = per_sample(Device.cpu, make_measurement(**measured), system, IDLE_W)
+@pytest.mark.parametrize(("changes", "expected"), ENERGIES.values(), ids=ENERGIES)
+def test_energy_is_of_the_steady_state_above_idle(changes, expected):
+    steady = series(lambda t: 50 if t >= 2 else 0)  # after two seconds, in which libraries are loaded
+    known = {"device": Device.cpu, "system": steady, "measured": STEADY, "idle_w": {"cpu_energy_j": 10.0}, **changes}
+    measured = make_measurement(**known["measured"])
+    cell = make_cell(device=known["device"], devices=measured.num_devices)
+    record = make_record(cell, system=known["system"], environment={"idle_w": known["idle_w"]})
+    joules = joules_per_sample(record, measured)
     assert joules == (None if expected is None else pytest.approx(expected, rel=0.02))
-
-
-def test_energy_is_unknown_where_the_idle_power_or_a_counter_is():
-    unknown = [(Device.cpu, {"cpu_energy_j": 60.0}), (Device.cpu, {}), (Device.gpu, IDLE_W), (Device.tpu, IDLE_W)]
-    for device, idle in unknown:
-        assert per_sample(device, make_measurement(**STEADY), STEADY_50_W, idle) is None
-        assert per_sample(device, make_measurement(**STEADY), STEADY_50_W, idle) is None
-
-
-def test_the_energy_of_several_gpus_is_the_sum_of_theirs():
-    both = series(lambda t: 50, lambda t: 30, names=("gpu_0_energy_j", "gpu_1_energy_j"))
-    measured = make_measurement(**STEADY, num_devices=2)
-    idle = {"gpu_0_energy_j": 10.0, "gpu_1_energy_j": 5.0}
-    joules = per_sample(Device.gpu, measured, both, idle)
-    assert joules == pytest.approx((40 + 25) * 3 / 600, rel=0.02)
-    assert per_sample(Device.gpu, measured, both, {"gpu_0_energy_j": 10.0}) is None

@@ -27,11 +27,6 @@ def blocks(rates):
     return [Block(num_steps=4, num_samples=100, seconds=100 / rate) for rate in rates]
 
 
-def test_a_network_that_only_waits_has_no_share_of_a_ceiling():
-    row = row_of(work=Work(flops=0, bytes=8, num_operators=1))
-    assert (row["samples_per_s"] is None, row["mfu"], row["bound"]) == (False, None, None)
-
-
 def test_the_promised_columns_are_there_in_order_whatever_happened():
     skipped = summarise(make_record(status=Status.skipped, reason="no such device"))
     assert [name for name in skipped if name in CONTRACT] == CONTRACT
@@ -45,6 +40,8 @@ def test_what_is_unknown_is_empty_never_zero():
     bare = row_of(blocks=[], latency_s=[])
     numbers = {name: bare[name] for name in MEASURED if bare[name] is not None}
     assert numbers == {"num_params": 10, "threads": 2, "build_s": 0.1, "device_name": "a CPU", "num_devices": 1}
+    waiting = row_of(work=Work(flops=0, bytes=8, num_operators=1))  # which has no share of a ceiling
+    assert (waiting["samples_per_s"] is None, waiting["mfu"], waiting["bound"]) == (False, None, None)
 
 
 def test_tokens_have_their_times_and_rates_by_generation():
@@ -60,20 +57,16 @@ def test_tokens_have_their_times_and_rates_by_generation():
         Generation(prefill_s=[0.1], decode_s=[[]], cache_bytes=0)
 
 
-def test_a_windows_rate_is_its_blocks_median_with_bounds_unless_they_are_few():
+def test_a_windows_rate_is_its_blocks_median_with_bounds_unless_they_are_few_and_its_time_is_estimated():
     for rates, bounds in ((RATES, (80, 120)), (RATES[:5], (None, None))):
         row = row_of(blocks=blocks(rates))
         assert row["samples_per_s"] == pytest.approx(100)
         assert (row["samples_per_s_low"], row["samples_per_s_high"]) == pytest.approx(bounds)
-
-
-@pytest.mark.parametrize(("mode", "samples"), [(Mode.train, 3 * 600), (Mode.infer, 50)])
-def test_a_windows_time_is_estimated(mode, samples):
     sizes = {"num_train_samples": 600, "num_test_samples": 50}
-    row = row_of(make_cell(mode=mode, epochs=3), blocks=blocks(RATES), loss=0.3, **sizes)
-    assert row["time_s"] == pytest.approx(samples / 100)
-    assert row["time_provenance"] == "estimated"
-    assert (row["accuracy"], row["loss"]) == (None, None)  # that of a window's last batch
+    for mode, samples in ((Mode.train, 3 * 600), (Mode.infer, 50)):
+        row = row_of(make_cell(mode=mode, epochs=3), blocks=blocks(RATES), loss=0.3, **sizes)
+        assert (row["time_s"], row["time_provenance"]) == (pytest.approx(samples / 100), "estimated")
+        assert (row["accuracy"], row["loss"]) == (None, None)  # that of a window's last batch
 
 
 EPOCHS = [Epoch(seconds=seconds, num_samples=600, loss=0.5) for seconds in (20.0, 6.0, 4.0, 8.0)]
@@ -104,13 +97,8 @@ def test_latency_tails_are_withheld_where_the_samples_do_not_support_them(num, s
 
 
 def test_the_steps_parts_are_medians_in_ms():
-    row = row_of(
-        latency_s=[0.010, 0.020, 0.030],
-        launch_s=[0.001, 0.009, 0.002],
-        data_s=[0.003, 0.001, 0.002],
-        copy_in_s=[0.004, 0.004, 0.005],
-        copy_out_s=[0.0, 0.006, 0.007],
-    )
+    steps = {"latency_s": [0.010, 0.020, 0.030], "launch_s": [0.001, 0.009, 0.002], "data_s": [0.003, 0.001, 0.002]}
+    row = row_of(**steps, copy_in_s=[0.004, 0.004, 0.005], copy_out_s=[0.0, 0.006, 0.007])
     parts = [row[name] for name in ("launch_p50_ms", "data_wait_ms", "copy_in_ms", "compute_ms", "copy_out_ms")]
     assert parts == pytest.approx([2, 2, 4, 9, 6])  # compute: 3, 9 and 16 ms are left of the steps
     assert row["data_wait_share"] == pytest.approx(0.1)
@@ -134,21 +122,12 @@ def test_memory_and_utilisation_over_the_steady_state():
     assert {name: row[name] for name in expected} == expected
 
 
-POWER_S = [0.0, 0.5, 1.0, 1.5, 2.0, 2.5]
-READ_W = {"gpu_0_power_w": [100.0, 100.0, 200.0, 300.0, 300.0, 300.0]}
-
-
-@pytest.mark.parametrize(
-    ("values", "until_s", "power_w"),
-    [
-        (READ_W, 2.5, 300),  # each reading is the mean of the second before it, which the warm-up ends in
-        (READ_W, 1.4, None),
-    ],
-)
-def test_the_power_of_a_gpu_is_that_of_its_steady_state_only(values, until_s, power_w):
-    system = SystemSeries(started_boot_s=1000.0, t_s=POWER_S, values=values)
-    row = row_of(system=system, steady_boot_s=(1000.5, 1000 + until_s))
-    assert row["gpu_power_w"] == (None if power_w is None else pytest.approx(power_w))
+@pytest.mark.parametrize(("until_s", "power_w"), [(2.5, 300), (1.4, None)])
+def test_the_power_of_a_gpu_is_that_of_its_steady_state_only(until_s, power_w):
+    # Each reading is the mean of the second before it, which the warm-up ends in.
+    values = {"gpu_0_power_w": [100.0, 100.0, 200.0, 300.0, 300.0, 300.0]}
+    system = SystemSeries(started_boot_s=1000.0, t_s=[0.0, 0.5, 1.0, 1.5, 2.0, 2.5], values=values)
+    assert row_of(system=system, steady_boot_s=(1000.5, 1000 + until_s))["gpu_power_w"] == power_w
 
 
 def test_the_phases_of_a_breakdown_are_means_that_add_up_to_the_steps():
@@ -178,19 +157,18 @@ def test_the_bound_is_the_resource_with_the_longest_least_time(work, precision, 
 
 
 @pytest.mark.parametrize(
-    ("waits_s", "word"),
+    ("waits", "word"),
     [
         ({}, Bound.compute),
         *(({"data_s": 0.002}, Bound.compute), ({"data_s": 0.006}, Bound.data)),
         *(({"copy_in_s": 0.002}, Bound.compute), ({"copy_in_s": 0.002, "copy_out_s": 0.004}, Bound.copy)),
     ],
 )
-def test_data_or_copying_bounds_a_step_that_waits_for_them_for_more_than_half_of_it(waits_s, word):
-    waits = {name: [seconds] * 64 for name, seconds in waits_s.items()}
-    for options, expected in (({}, word), ({"compile": True}, None if word == Bound.compute else word)):
-        environment = {"ceilings": asdict(CEILINGS)}
-        work = Work(flops=2 * 10**9, bytes=10**6, num_operators=10)
-        cell = make_cell(options=Options(**options))
-        row = summarise(make_record(cell, environment=environment, measurement=make_measurement(work=work, **waits)))
-        assert row["bound"] == expected
-        assert row["mfu"] == pytest.approx(0.2)
+def test_data_or_copying_bounds_a_step_that_waits_for_them_for_more_than_half_of_it(waits, word):
+    parts = {name: [seconds] * 64 for name, seconds in waits.items()}
+    measured = make_measurement(work=Work(flops=2 * 10**9, bytes=10**6, num_operators=10), **parts)
+    environment = {"ceilings": asdict(CEILINGS)}
+    for is_compiled, expected in ((False, word), (True, None if word == Bound.compute else word)):
+        cell = make_cell(options=Options(compile=is_compiled))
+        row = summarise(make_record(cell, environment=environment, measurement=measured))
+        assert (row["bound"], row["mfu"]) == (expected, pytest.approx(0.2))
