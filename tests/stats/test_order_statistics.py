@@ -21,10 +21,6 @@ def median_interval(values):
     return stats.Sample(values).percentile_interval(50)
 
 
-def covered(bounds, truth):
-    return sum(low <= truth <= high for low, high in bounds) / len(bounds)
-
-
 def test_fewer_values_than_bounds_need_give_none():
     assert median_interval([1.0, 2.0, 3.0, 4.0, 5.0]) is None
     assert median_interval([3.0, 1.0, 2.0, 6.0, 5.0, 4.0]) == (1.0, 6.0)
@@ -39,7 +35,8 @@ def test_fewer_values_than_bounds_need_give_none():
 @pytest.mark.parametrize("num", [10, 20, 60])
 def test_the_interval_holds_the_median_of_blocks_that_resemble_their_neighbours(num, related):
     rng, truth = np.random.default_rng(7), stats.median(series(np.random.default_rng(99), 40_000, related))
-    assert covered([median_interval(series(rng, num, related)) for _ in range(1500)], truth) >= 0.93
+    bounds = [median_interval(series(rng, num, related)) for _ in range(1500)]
+    assert sum(low <= truth <= high for low, high in bounds) >= 0.93 * len(bounds)
 
 
 @pytest.mark.parametrize("related", [0.1, 0.3, 0.5])
@@ -60,19 +57,17 @@ def test_a_change_of_level_is_told_from_noise():
     steady = rng.normal(1, 0.05, 60).tolist()
     assert stats.change(steady) == stats.change([1.0, 2.0]) == 0
     assert stats.change([v * (1 + 0.15 * i / 60) for i, v in enumerate(steady)]) == pytest.approx(0.1, abs=0.04)
+    assert stats.change(np.repeat([1.0, 0.5], [40_000, 20_000])) == pytest.approx(-0.5)  # each with each takes long
+
+    def num_changes(level, num=9):
+        return sum(stats.change(each.tolist()) < 0 for each in rng.normal(1, 0.03, (400, num)) * level)
+
     # Of as few blocks as a quick cell has, neither noise nor a slow block passes for a change, and a drift does.
-    few = rng.normal(1, 0.03, (400, 8)) * rng.choice([1, 0.8], (400, 8), p=[0.9, 0.1])
-    drifts = rng.normal(1, 0.03, (400, 8)) * np.linspace(1, 0.8, 8)
-    assert sum(stats.change(values.tolist()) != 0 for values in few) < 8
-    assert sum(stats.change(values.tolist()) != 0 for values in drifts) > 300
+    assert num_changes(rng.choice([1, 0.8], (400, 8), p=[0.9, 0.1]), 8) < 8
+    assert num_changes(np.linspace(1, 0.8, 8), 8) > 300
     # A last third at another speed, as after throttling, is told from three blocks on.
-    steps = rng.normal(1, 0.03, (400, 9)) * np.repeat([1, 0.8], [6, 3])
-    noisy = rng.normal(1, 0.03, (400, 9))
-    assert sum(stats.change(values.tolist()) < -0.1 for values in steps) > 390
-    assert sum(stats.change(values.tolist()) != 0 for values in noisy) < 24
-    assert stats.change(np.repeat([1.0, 0.5], [40_000, 20_000])) == pytest.approx(
-        -0.5
-    )  # each with each would take long
+    assert num_changes(np.repeat([1, 0.8], [6, 3])) > 390
+    assert num_changes(1) < 12
 
 
 def test_levels_are_alike_within_the_tolerance_or_the_noise_which_is_stable_unless_it_grows():
@@ -86,15 +81,12 @@ def test_levels_are_alike_within_the_tolerance_or_the_noise_which_is_stable_unle
 
 
 @pytest.mark.parametrize("num", [1, 2, 5, 10, 64, 101])
-def test_percentiles_are_numpys_nearest_rank(num):
+def test_percentiles_are_numpys_nearest_rank_and_a_tail_needs_enough_samples(num):
     values = np.random.default_rng(num).normal(size=num).tolist()
     sample = stats.Sample(values)
     for percent in (0.5, 1, 25, 90, 99, 99.9, 100):
         assert sample.percentile(percent) == np.percentile(values, percent, method="inverted_cdf")
     assert sample.percentile(50) == sample.median == statistics.median(values)
-
-
-@pytest.mark.parametrize(("percent", "fewest"), [(50, 6), (90, 64), (99, 662)])
-def test_a_tail_needs_enough_samples(percent, fewest):
-    percentiles = [stats.Sample([1.0] * num).supported_percentile(percent) for num in (fewest - 1, fewest)]
-    assert percentiles == [None, 1.0]
+    for percent, fewest in ((50, 6), (90, 64), (99, 662)):
+        tails = [stats.Sample([1.0] * num).supported_percentile(percent) for num in (fewest - 1, fewest)]
+        assert tails == [None, 1.0]
