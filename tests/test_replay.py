@@ -4,6 +4,7 @@ Its speed is 100 times its batch, and half of that in bf16.
 """
 
 import io
+import re
 
 import pytest
 from rich.console import Console
@@ -65,6 +66,9 @@ def test_what_holds_here_of_a_bundle(shared, project, speeds, fault, words, stat
     assert [word.strip() for word in found] == words, text
     assert len([*folder.glob(f"*/{RECORDS}")]) == 2 * 5 * len(words)
     assert len([*folder.glob("*/compare.json")]) == len(words)
+    # The claimed faster cell is B, which is compared with A.
+    assert all(float(ratio) >= 1 for ratio in re.findall(r"([\d.]+) times \(\w+\) in the bundle", text))
+    assert "0.50x" not in text or "doesn't hold" in text
 
 
 OWN = ModelSpec(name="own", library=Library.custom, network="os.system", args={"command": "touch ran"})
@@ -77,7 +81,7 @@ OWN = ModelSpec(name="own", library=Library.custom, network="os.system", args={"
         ({"python": "program"}, 5, BUDGET_S, "program is not in the bundle"),
         ({"device": Device.gpu}, 5, BUDGET_S, "no NVIDIA"),
         ({}, 1, BUDGET_S, "needs a larger --cells"),
-        ({}, 5, -1.0, "needs a longer --budget"),
+        ({}, 5, 1.0, "needs a longer --budget"),  # shorter than its ten processes
     ],
 )
 def test_what_is_not_measured_says_why(shared, project, changes, num, budget_s, why):  # noqa: F811

@@ -36,7 +36,7 @@ def replay(name: str, num: int, budget_s: float, console: Console, hosts: Hosts,
 
     Args:
         num: maximum number of cells.
-        budget_s: seconds after which no further claim is measured.
+        budget_s: seconds for all claims. A claim is measured only if it is expected to end within this time.
         trusts: whether to measure cells that use code or files of this machine.
 
     Returns the exit status. It is 0 if at least one measured claim holds and none fails. Otherwise, it is 1.
@@ -60,7 +60,7 @@ def replay(name: str, num: int, budget_s: float, console: Console, hosts: Hosts,
         wanted = measured | {side.settings_key for side in sides}
         if len(wanted) > num:
             reasons.append("needs a larger --cells")
-        if time.monotonic() > ends_s:
+        if claim.cost_s > ends_s - time.monotonic():
             reasons.append("needs a longer --budget")
         if why := next(filter(None, reasons), None):
             left_out[why] += 1
@@ -76,7 +76,7 @@ def replay(name: str, num: int, budget_s: float, console: Console, hosts: Hosts,
 
 
 def _of_bundle(path: Path) -> list[tuple[str, Gap]]:
-    """Returns the claims of a bundle, each with a text that names its cells.
+    """Returns the claims of a bundle, each with a text that names its cells. The first cell of a claim is the faster.
 
     First comes the largest gain of every job, then the second largest gain of every job, etc.
     """
@@ -87,11 +87,11 @@ def _of_bundle(path: Path) -> list[tuple[str, Gap]]:
     claims = []
     for job in jobs(cells):
         others = [] if job.others else [gap(job.fastest, other) for other in job.cells[1:]]  # cells of other batches
-        gains = [gain for gain in [*job.gains, *others] if gain.word != Word.cant_tell]
-        for rank, gain in enumerate(gains):
-            claims.append((rank, f"{job.what}: {job.text(gain.first)} over {job.text(gain.second)}", gain))
+        for rank, gain in enumerate(gain for gain in [*job.gains, *others] if gain.word != Word.cant_tell):
+            claim = gain if gain.ratio > 1 else gap(gain.second, gain.first)
+            claims.append((rank, f"{job.what}: {job.text(claim.first)} over {job.text(claim.second)}", claim))
     claims.sort(key=itemgetter(0))
-    return [(what, gain) for _, what, gain in claims]
+    return [(what, claim) for _, what, claim in claims]
 
 
 def _why_not(cell: Cell, trusts: bool) -> str | None:
@@ -112,26 +112,26 @@ def _why_not(cell: Cell, trusts: bool) -> str | None:
 
 
 def _measured(claim: Gap, out: str, console: Console, hosts: Hosts) -> tuple[str, str]:
-    """Measures and compares the two cells of a claim, like `compare --run`.
+    """Measures and compares the two cells of a claim, like `compare --run`. The faster cell is B, the other is A.
 
     Returns the finding, and the ratio on this machine. If there is no ratio, returns the reason instead.
     """
-    first, second = claim.first.cell, claim.second.cell
-    runs = shuffled_runs(first, second, MIN_PROCESSES, random.getrandbits(32))
+    a, b = claim.second.cell, claim.first.cell
+    runs = shuffled_runs(a, b, MIN_PROCESSES, random.getrandbits(32))
     options = replace(one_cell("tracking=none")[1], out=out)
     try:
         result = sweep.run(runs.cells, options, console, hosts=hosts, show=lambda result: None)
     except UserError as error:  # for example, data are missing here
         return CANT_TELL, str(error)
-    save_comparison(runs, (first.label, second.label), result.records, result.folder)
+    save_comparison(runs, (a.label, b.label), result.records, result.folder)
     cells = [cell for cell in cells_of(map(Process.of, result.records)) if cell.speed]
     if len(cells) < 2:
         return CANT_TELL, "no ratio"
-    here = gap(*cells)
+    here = gap(cells[1], cells[0])
     if here.word not in (Word.sure, Word.same):
         return CANT_TELL, _text(here)
-    is_same = claim.word == Word.same
-    holds = is_same == (here.word == Word.same) and (is_same or (here.ratio > 1) == (claim.ratio > 1))
+    is_same = here.word == Word.same
+    holds = is_same if claim.word == Word.same else here.ratio > 1 and not is_same
     return HOLDS if holds else FAILS, _text(here)
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, NamedTuple
 
-from accelbench.answers.cells import PROCESS_SETTINGS, MeasuredCell
+from accelbench.answers.cells import MIN_PROCESSES, PROCESS_SETTINGS, MeasuredCell
 from accelbench.answers.sureness import APART_RATIO, LIKELY_RATIO, Verdict, compare_processes, ran_beside_others
 from accelbench.answers.words import engine_text, feeding_text, model_text, setting_name, switches_text
 from accelbench.judging.row import warnings_of
@@ -59,6 +59,11 @@ class Gap:
         if self.why or self.low is None or self.high is None:
             return f"{self.word}: {self.why}" if self.why else self.word.value
         return f"{self.word}: {significant(self.low)} to {significant(self.high)} times"
+
+    @property
+    def cost_s(self) -> float:
+        """The expected seconds of the interleaved processes that make the ratio sure."""
+        return MIN_PROCESSES * sum(cell.record.wall_s for cell in (self.first, self.second) if cell.record)
 
     @property
     def is_interleaved(self) -> bool:

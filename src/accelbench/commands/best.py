@@ -7,6 +7,7 @@ from rich.console import Console
 
 from accelbench import presentation
 from accelbench.commands.command import (
+    BUDGET,
     FOLDER_HELP,
     PRICE,
     TARGET_FLAGS,
@@ -70,6 +71,7 @@ RULES = (
     flag("--search", help="find the best of all combinations within --budget"),
     flag("--serve", help="find the most requests/s within --latency-ms"),
     *TARGET_FLAGS,
+    BUDGET,
     flag("--margin", metavar="2%", help="with --search: differences that are ignored (2%%)"),
     flag(
         "--by",

@@ -178,7 +178,6 @@ PRICE = flag("--price-per-hour", metavar="2.5", help="an hour's price, or for ea
 TARGET_FLAGS = (
     flag("--target", metavar="0.97", type=float, help="find which setting is trained to this accuracy first"),
     flag("--seeds", metavar="N", type=int, help="with --target: trainings of each setting (6)"),
-    BUDGET,
 )
 TARGET_RULES = (
     Rule("target target>1", "--target {target}: should be an accuracy above 0 and at most 1, such as 0.97"),

@@ -72,6 +72,7 @@ RULES = (
     flag("--top", help="measure the best cells of folder A again, interleaved"),
     flag("--repeats", metavar="N", type=int, help="with --run: number of processes of each cell (5)"),
     *TARGET_FLAGS,
+    flag("--budget", metavar="5m", help="with --top or --target: how long it may take (s, m, h)"),
     flag("--margin", metavar="2%", help="differences that count as the same (2%%)"),
     flag("--fail-if", metavar="slower:5%", help="exit 1 if B is surely over 5 %% slower, 2 if undecided"),
     flag("--anyway", help="also compare different work; exit 0 if undecided"),
@@ -128,7 +129,7 @@ def _measure_top(chosen: Namespace, console: Console) -> int:
         too_long = top.questions(sweeps, math.inf)
         why = "no fastest cell of a job has another ok cell of its batch size that is not interleaved with it yet"
         if too_long:
-            why = f"--budget is too short: the comparison takes about {duration(top.cost_s(too_long[0]))}"
+            why = f"--budget is too short: the comparison takes about {duration(too_long[0].cost_s)}"
         raise UserError(f"{name}: no two cells to compare: {why}")
     with Hosts() as hosts:
         records = top.answer(questions, read.confirmed_of(folder), console, hosts)

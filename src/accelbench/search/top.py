@@ -26,10 +26,10 @@ def questions(sweeps: Sequence[Sweep], budget_s: float) -> list[Gap]:
     leads = [job.lead for job in jobs(cells_of(process for one in sweeps for process in one.planned))]
     possible = [lead for lead in leads if lead is not None and not lead.is_interleaved]
     chosen = []
-    for lead in sorted(possible, key=lambda lead: (round(cost_s(lead)), lead.ratio)):
-        if cost_s(lead) <= budget_s:
+    for lead in sorted(possible, key=lambda lead: (round(lead.cost_s), lead.ratio)):
+        if lead.cost_s <= budget_s:
             chosen.append(lead)
-            budget_s -= cost_s(lead)
+            budget_s -= lead.cost_s
     return chosen
 
 
@@ -37,11 +37,6 @@ def folder_of(lead: Gap) -> str:
     """Returns the name of a question's folder. It does not depend on which cell is faster."""
     ids = sorted(cell.cell.id for cell in (lead.first, lead.second))
     return f"{lead.first.cell.suite}-{digest(ids)[:8]}"
-
-
-def cost_s(lead: Gap) -> float:
-    """Returns the expected seconds of the processes that answer a question."""
-    return MIN_PROCESSES * sum(cell.record.wall_s for cell in (lead.first, lead.second) if cell.record)
 
 
 def answer(chosen: Sequence[Gap], folder: Path, console: Console, hosts: Hosts) -> list[Record]:
@@ -55,7 +50,7 @@ def answer(chosen: Sequence[Gap], folder: Path, console: Console, hosts: Hosts) 
         # The reference was measured before the other cell, so that lines compare the other cell with the reference.
         first, second = sorted((lead.first, lead.second), key=lambda cell: cell.started_at)
         title = f"{first.label} or {second.label}"
-        took = f"({2 * MIN_PROCESSES} cells, interleaved, about {duration(cost_s(lead))})"
+        took = f"({2 * MIN_PROCESSES} runs, interleaved, about {duration(lead.cost_s)})"
         say(console, f"\nQuestion {number} of {len(chosen)} {took}: is {title} faster?", "bold")
         place = folder / folder_of(lead)
         # Each call has the same order. So after an interruption, the existing records are from the first processes.
