@@ -12,7 +12,7 @@ from accelbench.devices.proc import CpuTimes, cpu_times
 from accelbench.errors import RefusedError, WriteError, writing_errors
 from accelbench.grid.fingerprint import of_cell
 from accelbench.isolation.hosts import Hosts
-from accelbench.judging.verdict import MIN_OTHERS, MIN_STEAL, is_allowed, load_beside, share_of_ceiling
+from accelbench.judging.verdict import MIN_OTHERS, MIN_STEAL, load_beside, share_of_ceiling
 from accelbench.project import CEILINGS
 from accelbench.schema.ceilings import Ceilings, formats_of, keep_ceilings, read_ceilings
 from accelbench.schema.cell import Cell
@@ -117,7 +117,7 @@ class Prober:
             if outcome.ceilings is None:
                 self.say(f"{device} could not be probed: {outcome.reason}. Its cells get no share of the peak speed.")
                 return
-            load = None if is_allowed() else load_beside(outcome.system)
+            load = load_beside(outcome.system)
             if load is None:
                 self._keep(cell, outcome.ceilings)
                 return
