@@ -81,14 +81,16 @@ def sides(noise, num=10):
 
 def test_the_difference_that_is_found_shrinks_with_processes_and_grows_with_noise():
     texts = (detectable(*sides(noise)) for noise in (0.02, 0.05))
-    small, large = ([float(share) for share in re.findall(r"([0-9.]+) % with", text)] for text in texts)
+    small, large = (
+        [float(share) for share in re.findall(r"detect a slow-down of ([0-9.]+) %", text)] for text in texts
+    )
     assert large == sorted(large, reverse=True)
     assert all(low < high for low, high in zip(small, large, strict=True))
-    quiet = "slower by 2.0 % with 5 processes, 2.0 % with 10 processes of each setting."
+    quiet = "With 10 processes a setting, 4 of 5 comparisons here detect a slow-down of 2.0 %.\n"
     assert quiet in detectable(*sides(0.001))  # a smaller difference counts as none
-    assert "% with 7 processes of each setting." in detectable(*sides(0.02, num=7))
+    assert "With 7 processes a setting, 4 of" in detectable(*sides(0.02, num=7))
     luckily_quiet = [sorted(side, key=lambda process: abs(process.rates[0] - 148)) for side in sides(0.05)]
-    few, many = re.findall(r"([0-9.]+) % with", detectable(*luckily_quiet))
+    few, many = re.findall(r"detect a slow-down of ([0-9.]+) %", detectable(*luckily_quiet))
     assert float(few) > float(many)
     too_few = "--budget: 4 processes of a copy were measured, but 5 are needed: set a longer time"
     with pytest.raises(UserError, match=f"^{too_few}$"):

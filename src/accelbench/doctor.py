@@ -184,17 +184,16 @@ def detectable(first: Sequence[Process], second: Sequence[Process]) -> str:
                 raise UserError(f"{problem}. One ended as {process.outcome}: {process.reason or 'see its record'}")
         raise UserError(f"--budget: {problem}: set a longer time")
     width = math.log(ratio.high / ratio.low) / 2
-    slowdowns = []
+    lines = []
     for fewer in dict.fromkeys((MIN_PROCESSES, num)):
         # The width with fewer processes, from the spread of all. That of the first five would be known too roughly.
         wider = _width(fewer) / _width(num) * width
         slowdown = max(MARGIN, -math.expm1(-POWER_WIDTHS * wider))  # a smaller slow-down counts as none
-        slowdowns.append(f"{100 * slowdown:.1f} % with {fewer} processes")
+        lines.append(
+            f"With {fewer} processes a setting, 4 of 5 comparisons here detect a slow-down of {100 * slowdown:.1f} %."
+        )
     apart = f"{100 * (ratio.low - 1):+.1f} to {100 * (ratio.high - 1):+.1f} %"
-    return (
-        f"On this CPU, 4 of 5 comparisons detect that a setting is slower by {', '.join(slowdowns)} of each setting.\n"
-        f"The two copies differ by {apart}."
-    )
+    return "\n".join([*lines, f"The two copies differ by {apart}."])
 
 
 def _width(num: int) -> float:

@@ -106,7 +106,7 @@ def test_the_main_job_makes_records_runs_and_a_report(project):
         output,
     )
     assert re.search(
-        r"\nSuite 1 of 1: mnist_networks \(2 of 4 cells to measure, about \d+ s\)\nNot mnist: stand-in ", output
+        r"\nSuite 1 of 1: mnist_networks \(2 of 4 cells to measure, about \d+ s\)\nMeasures a stand-in ", output
     )
     assert measured(output) == 2
     assert "Running stage" not in output

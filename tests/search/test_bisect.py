@@ -81,7 +81,8 @@ def fill(here):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ("gone HEAD", "git rev-parse gone^{commit}: Needed a single revision"),
+        ("gone HEAD", "GOOD=gone: the git repository has no such commit"),
+        ("HEAD~1 HEAD~1..HEAD", "BAD=HEAD~1..HEAD: the git repository has no such commit"),
         ("change0 change0", "is not after GOOD="),
         ("HEAD change2", "is not after GOOD="),
         (

@@ -151,7 +151,7 @@ def rendered(table: Table, width: int) -> RichTable:
 BEST_NOTE = (
     "A cell's speed and cost are computed from all its processes. The other numbers are from the process whose speed "
     "is nearest to the cell's speed. ±: half of the speed's 95 % interval. Doubts: the number of reasons to doubt the "
-    "cell's numbers. The table of every cell lists the reasons."
+    "cell's numbers. The reasons are in the report (`accelbench report`)."
 )
 # A recommended cell, and the criteria that it is best by, such as `throughput, latency`.
 Choice = tuple[Job, MeasuredCell, str]

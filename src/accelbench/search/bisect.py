@@ -63,9 +63,12 @@ def git(*words: object, at: Path | None = None) -> str:
     return done.stdout.decode(errors="replace").rstrip("\n")
 
 
-def commit_of(word: str) -> str:
-    """Returns the hash of a revision. Raises RefusedError: it is none."""
-    return git("rev-parse", "--verify", "--end-of-options", f"{word}^{{commit}}")
+def commit_of(name: str, word: str) -> str:
+    """Returns the hash of a revision. Raises UserError, which begins with `name`: it is none."""
+    commits = git("rev-parse", "--revs-only", "--end-of-options", f"{word}^{{commit}}").splitlines()
+    if len(commits) != 1:
+        raise UserError(f"{name}={word}: the git repository has no such commit")
+    return commits[0]
 
 
 @dataclass
@@ -142,7 +145,7 @@ def bisect(good: str, bad: str, words: list[str], budget_s: float, console: Cons
 
     Raises UserError: the cell can't be measured or compared, or git refuses the commits.
     """
-    good, bad = commit_of(good), commit_of(bad)
+    good, bad = commit_of("GOOD", good), commit_of("BAD", bad)
     cell, options = one_cell(shlex.join(words))
     if cell.protocol in {Protocol.target, *SERVING}:
         raise UserError(f"protocol={cell.protocol}: bisect compares speeds: use window, steps or fit")

@@ -102,7 +102,7 @@ class Session:
         prepare_missing(self.place, cells[0].data, self.console)
         self.ready = ready = prepare(cells, self.place, self.earlier)
         if ready.data.stand_in:
-            self.say(f"Not {ready.data.name}: {ready.data.source}", "bold yellow")
+            self.say(f"Measures a {ready.data.source}", "bold yellow")
         return ready
 
     def read_earlier(self, *, keeps: bool) -> None:
