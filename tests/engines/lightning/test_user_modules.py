@@ -106,8 +106,11 @@ def test_phases_work_and_operators(tmp_path):
     assert measurement.operators
 
 
-def test_a_short_last_batch_counts_as_it_is(tmp_path):
-    measurement = measured(tmp_path, data_args={"num": 20, "drop_last": False}, steps=6)  # an epoch has 8, 8 and 4
+@pytest.mark.parametrize("module", ["Lit", "Doubles"])  # two views of each sample
+def test_a_short_last_batch_counts_as_it_is(tmp_path, module):
+    data = {"num": 20, "drop_last": False}  # an epoch has 8, 8 and 4
+    measurement = measured(tmp_path, module, data_args=data, steps=6)
+    assert measurement.warnings == []
     assert sum(block.num_samples for block in measurement.blocks) == measurement.num_steady_samples == 40
 
 
@@ -153,6 +156,12 @@ TARGET, DATA = "model.target=own_modules", "data.target=own_modules"
         ),
         ("Lit", "Unsized", {"batch_size": 4}, f"{DATA}.Unsized: its loader has batch_size=8, not 4. The loader should"),
         ("Lit", "Unsized", {}, "Lightning's loop ended too early: it got no batch"),  # after its only epoch
+        (
+            "TakesIterator",
+            "Data",
+            {},
+            f"{TARGET}.TakesIterator: training_step(self, dataloader_iter) is not supported: use (self, batch)",
+        ),
         ("Stops", "Data", {}, "Lightning's loop ended too early"),
         ("Lit", "Several", {}, f"{DATA}.Several: train_dataloader returns several loaders: return one"),
     ],
@@ -179,7 +188,7 @@ def test_samples_are_what_a_function_counts(tmp_path):
     measurement = measured(tmp_path, "Halves", data_args={"num": 400})  # an epoch of 50 batches does not end
     assert (measurement.num_steady_samples, measurement.num_train_samples) == (4 * STEPS, 4 * 50)
     assert measurement.warnings[0].startswith("most batches have 4 samples, not batch_size=8")
-    measurement = measured(tmp_path, "Doubles")  # two views of each sample
+    measurement = measured(tmp_path, "Doubles", samples="own_modules.num_labels")  # before the module's hooks
     assert (measurement.num_steady_samples, measurement.warnings) == (8 * STEPS, [])
     assert measured(tmp_path, "Pools", samples="own_modules.num_labels", mode=Mode.infer).warnings == []
 

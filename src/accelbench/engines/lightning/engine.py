@@ -255,6 +255,7 @@ class ModuleRun(NetworkRun):
         self.is_plain = False
         samples = cell.model.samples
         self.count_samples = import_path("model.samples", samples) if samples else None
+        self.num_loaded = 0  # samples of the loader's last batch; 0 if it has no tensors
         self.sizes: list[int] = []  # samples of each batch, in order
         self.epoch_began = 0  # index in `sizes` of the epoch's first batch
         self.num_of_epoch = 0  # samples of the last complete epoch; 0 before the end of the first one
@@ -293,6 +294,23 @@ class ModuleRun(NetworkRun):
             trainer.fit_loop.max_epochs = -1  # no limit: the clock ends the loop; schedules exist already
             for config in trainer.lr_scheduler_configs:
                 config.strict = False  # validation does not run: a schedule that needs its metric must not fail
+        self._count_loaded_batches()
+
+    def _count_loaded_batches(self) -> None:
+        """Makes Lightning count the samples of each batch in host memory, before the module's transfer hooks.
+
+        If `model.samples` is set, this function of the user counts. Otherwise, the rows of the first tensor count.
+        """
+        plugin = self.trainer.precision_plugin
+        convert = plugin.convert_input  # Lightning calls it with each batch of a loader
+
+        def count_and_convert(batch: Any) -> Any:
+            if not self.trainer.validating:
+                count = self.count_samples
+                self.num_loaded = structure.num_rows(batch) if count is None else counted("model.samples", count, batch)
+            return convert(batch)
+
+        plugin.convert_input = count_and_convert
 
     def _check_loader(self) -> None:
         """Raises an error if there are several loaders, or if the loader has another batch size than the cell."""
@@ -320,18 +338,20 @@ class ModuleRun(NetworkRun):
         goal.plan_calls(int(length))
 
     def begin_batch(self, batch: Any, index: int) -> None:
-        """Counts the samples of a batch, after the module's hooks. Raises UserError if there are none.
+        """Stores how many samples a batch has. Raises UserError if there are none.
 
-        If `model.samples` is set, this function of the user counts. Otherwise, each row of the batch's first tensor is
-        a sample. More rows than the loader's `batch_size` are no further samples: a hook has made several of one.
+        Unless `model.samples` is set, a sample is a row before and after the module's transfer hooks, which may repeat
+        or remove rows. More rows than the loader's `batch_size` are no further samples.
         """
-        count, size = self.count_samples, self.cell.batch_size
-        num = structure.num_rows(batch) if count is None else counted("model.samples", count, batch)
+        num, size = self.num_loaded, self.cell.batch_size
+        if self.count_samples is None:
+            rows = structure.num_rows(batch)
+            num = min(num or rows, rows)
+            if num > size:
+                self._check_size(self.size_of_loader or num)
+                num = size
         if not num:
             raise UserError(f"{self.workload.owner_flag}: a batch has no tensors: set model.samples=pkg.count")
-        if num > size and count is None:
-            self._check_size(self.size_of_loader or num)
-            num = size
         if index == 0:
             self.num_of_epoch = sum(self.sizes[self.epoch_began :])
             self.epoch_began = len(self.sizes)

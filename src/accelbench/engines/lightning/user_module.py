@@ -56,7 +56,7 @@ class UserModule:
     def _begin(self) -> None:
         """Builds the data, and finds the loader. In inference, makes the loader endless.
 
-        Raises UserError if no method makes a loader.
+        Raises UserError if no method makes a loader, or if the module's step takes an iterator instead of a batch.
         """
         self.package = lightning_package(type(self.module), MODULE) or ""
         target = self.cell.data.target
@@ -68,6 +68,9 @@ class UserModule:
             self.owner_flag = f"data.target={target}"
         self.loader = self._loader_name()
         self.predicts = self._overrides(self.module, "predict_step")
+        step = "training_step" if self.trains else "predict_step"
+        if "dataloader_iter" in inspect.signature(getattr(self.module, step)).parameters:
+            raise UserError(f"{self.flag}: {step}(self, dataloader_iter) is not supported: use (self, batch)")
         if self.trains:
             return
         make_loader = getattr(self.owner, self.loader)
