@@ -199,7 +199,9 @@ Doubles = made(Lit, on_after_batch_transfer=lambda self, batch, index: [torch.ca
 Halves = made(Lit, on_after_batch_transfer=lambda self, batch, index: [part[:4] for part in batch])
 Predicts = made(Lit, predict_step=lambda self, batch, batch_idx: self(batch[0]).softmax(-1))
 PredictsEncoded = made(Lit, predict_step=lambda self, batch, batch_idx: self(batch.inputs))
-TakesIterator = made(Lit, training_step=lambda self, dataloader_iter: Lit.training_step(self, *next(dataloader_iter)[:2]))
+TakesIterator = made(
+    Lit, training_step=lambda self, dataloader_iter: Lit.training_step(self, *next(dataloader_iter)[:2])
+)
 Pools = made(Lit, predict_step=lambda self, batch, batch_idx: self(batch[0]).mean(0, keepdim=True))
 
 

@@ -148,6 +148,16 @@ def test_bounds_hold_the_percentile():
     assert runs - held <= at_most(0.02, runs)
 
 
+@pytest.mark.parametrize(("queue", "num", "runs"), FAST)
+def test_the_verdict_on_a_limit_follows_from_the_bounds_of_the_percentile(queue, num, runs):
+    for i, (due, done) in enumerate(simulated(queue, num, runs // 4)):
+        limit_ns = round((0.6 + 0.01 * i) * QUEUES[queue][1] * 1e9)
+        word, _ = judged(due, done, limit_ns, 99)
+        _, low, high = Run(due, done).bounds(99, limit_ns)
+        assert (word == Verdict.fails) == (low is not None and low > limit_ns)
+        assert (word == Verdict.passes) == (high is not None and high <= limit_ns)
+
+
 def test_slow_seconds_far_below_the_limit_are_no_reason_to_doubt():
     """A machine that is a little slower for a tenth of the run, and now and then for a moment: nothing nears 50 ms."""
     rng, num = np.random.default_rng(4), 70_000

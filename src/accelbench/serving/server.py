@@ -330,12 +330,14 @@ def summarised(times: Times, protocol: Protocol, server: Server, *, busy_s: floa
     span_s = _s(due[-1] - due[0])
     duration_s = max(_s(times.max() - due[0]), 1e-9)
     run = Run(due, done)
+    limit_ns = round(server.latency_ms * 1e6)
     latencies = []
     for percent in sorted({*PERCENTILES, server.percentile}) if protocol != Protocol.offline else ():
-        seconds, low, high = (None if ns is None else _s(ns) for ns in run.bounds(percent))
+        judged_ns = limit_ns if is_server and percent == server.percentile else None
+        seconds, low, high = (None if ns is None else _s(ns) for ns in run.bounds(percent, judged_ns))
         latencies.append(Quantile(percentile=percent, seconds=seconds, low=low, high=high))
     if is_server:
-        misses = run.misses(round(server.latency_ms * 1e6))
+        misses = run.misses(limit_ns)
         word = verdict(misses, server.percentile)
         known |= {
             "verdict": Verdict.unknown if known["ended_early"] == TIME_LIMIT else word,

@@ -12,6 +12,7 @@ latency is `done` minus `scheduled`. There is at least one request. All function
 """
 
 import math
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -68,10 +69,6 @@ class Run:
         self.num = len(done)
         self.rising = np.sort(self.latencies)
 
-    def effect(self, limit_ns: float) -> float:
-        """Returns the design effect for the number of requests whose latency is above a limit."""
-        return max(_effect(self.latencies > limit_ns), self.slow_effect)
-
     @cached_property
     def slow_effect(self) -> float:
         """The design effect of a slowest share of the requests."""
@@ -83,27 +80,36 @@ class Run:
         return effect
 
     def misses(self, limit_ns: float) -> Misses:
+        """Counts the requests whose latency is above a limit."""
         num_missed = int(np.count_nonzero(self.latencies > limit_ns))
-        effect = self.effect(limit_ns)
+        effect = max(_effect(self.latencies > limit_ns), self.slow_effect)
         low, high = share_bounds(num_missed / self.num, self.num, CAREFUL * effect)
         return Misses(num_missed=num_missed, effect=effect, low=low, high=high)
 
-    def bounds(self, percentile: float) -> tuple[Bound, Bound, Bound]:
+    def bounds(self, percentile: float, limit_ns: float | None = None) -> tuple[Bound, Bound, Bound]:
         """Returns the nearest-rank percentile, its lower bound and its upper bound, in ns.
+
+        As a limit, a latency below the lower bound would surely fail. The upper bound is the lowest latency that would
+        surely pass. If `limit_ns` is given, both bounds agree with the verdict on this limit.
 
         A value is None if there are too few requests, or if the request at its rank has no answer.
         """
         if self.num < num_requests_for(percentile):
             return None, None, None
-        allowed = 1 - percentile / 100
         rank = math.ceil(percentile / 100 * self.num) - 1
-        effect = CAREFUL * self.effect(self.rising[rank])
-        few, many = share_bounds(allowed, self.num, effect)
-        low = math.floor((1 - many) * self.num) - 1
-        return self._latency(rank), self._latency(low), self._latency(math.ceil((1 - few) * self.num))
+        known = rank if limit_ns is None else max(0, int(np.searchsorted(self.rising, limit_ns, "right")) - 1)
+
+        def first(*words: Verdict) -> Bound:
+            def has(rank: int) -> bool:
+                return verdict(self.misses(self.rising[rank]), percentile) in words
+
+            start, stop = (0, known) if has(known) else (known + 1, self.num)
+            return self._latency(bisect_left(range(self.num), True, start, stop, key=has))
+
+        return self._latency(rank), first(Verdict.unknown, Verdict.passes), first(Verdict.passes)
 
     def _latency(self, rank: int) -> Bound:
-        is_known = 0 <= rank < self.num and self.rising[rank] < NEVER
+        is_known = rank < self.num and self.rising[rank] < NEVER
         return float(self.rising[rank]) if is_known else None
 
 
