@@ -9,20 +9,12 @@ from accelbench.cli import main
 from accelbench.errors import UserError
 from accelbench.report.read import read
 from accelbench.schema import record
+from accelbench.schema.cell import ModelSpec
 from accelbench.sweep.merge import merge
+from fakes import make_cell, make_record
 from fakes import write_sweep as sweep
-from tests.sinks.samples import cell
-from tests.sinks.samples import record as make
 
-CNN = make(cell("cnn"))
-
-
-@pytest.fixture
-def merged(here):
-    """The place of a record that was merged from a/ into all/."""
-    sweep(here / "a/nets", CNN)
-    merge(["a"], here / "all")
-    return here / "all/nets" / f"{CNN.name}.json"
+CNN, MLP = (make_record(make_cell(model=ModelSpec(name=name))) for name in ("cnn", "mlp"))
 
 
 def contents(folder):
@@ -34,46 +26,36 @@ def said(done):
 
 
 def test_records_of_two_machines_stand_in_one_plan_and_merging_again_changes_nothing(here):
-    sweep(here / "a/nets", make(cell("cnn"), number=1), make(cell("mlp"), number=2))
-    sweep(here / "b/nets", make(cell("cnn"), number=3))  # another identity
+    sweep(here / "a/nets", CNN, MLP)
+    sweep(here / "b/nets", dataclasses.replace(CNN, identity="1" * 64))
     assert said(merge(["a", "b"], here / "all")) == (3, 0, [])
     found = read(here / "all/nets")
     assert [each.cell.model.name for each in found.processes] == ["cnn", "mlp", "cnn"]
     assert (found.title, found.study, found.profile) == ("Networks", "001", "quick")
     before = contents(here / "all")
     assert said(merge(["b", "a"], here / "all")) == (0, 3, [])
+    # A cell that was measured twice stays as it was, and is named.
+    sweep(here / "c/nets", dataclasses.replace(CNN, wall_s=9.0))
+    record.write(dataclasses.replace(CNN, wall_s=8.0), here / "a/nets")  # no link to it was left
+    (conflict,) = merge(["c"], here / "all").problems
+    assert conflict.startswith(f"all/nets/{CNN.name}.json: c has another measurement of this cell")
+    assert main(["merge", "c", "--into", "all"]) == 1
     assert contents(here / "all") == before
-
-
-def test_a_cell_that_was_measured_twice_stays_as_it_was_and_is_named(here, merged):
-    sweep(here / "b/nets", dataclasses.replace(CNN, wall_s=9.0))
-    before = contents(here / "all")
-    record.write(dataclasses.replace(CNN, wall_s=8.0), here / "a/nets")
-    assert contents(here / "all") == before
-    (conflict,) = merge(["b"], here / "all").problems
-    assert conflict.startswith(f"all/nets/{CNN.name}.json: b has another measurement of this cell")
-    assert contents(here / "all") == before
-    assert main(["merge", "b", "--into", "all"]) == 1
+    (plan := here / "all/nets/plan.json").write_text("{")
+    with pytest.raises(UserError, match="not a readable plan"):
+        merge(["a"], here / "all")
+    assert plan.read_text() == "{"
 
 
 @pytest.mark.parametrize("damage", [lambda path: path.symlink_to("lost"), Path.mkdir])
 def test_a_record_that_cant_be_copied_is_named_and_costs_only_itself(here, damage):
-    other = make(cell("mlp"), number=2)
-    (path := sweep(here / "a/nets", CNN, other) / f"{other.name}.json").unlink()
+    (path := sweep(here / "a/nets", CNN, MLP) / f"{MLP.name}.json").unlink()
     damage(path)
     done = merge(["a"], here / "all")
     assert said(done) == (1, 0, done.problems)
     (problem,) = done.problems
-    assert problem.startswith(f"all/nets/{other.name}.json: not a copy of a/nets/{other.name}.json (")
+    assert problem.startswith(f"all/nets/{MLP.name}.json: not a copy of a/nets/{MLP.name}.json (")
     assert len(read(here / "all/nets").processes) == 2  # the plan has both
-
-
-def test_a_plan_that_cant_be_read_is_not_written_over(here, merged):
-    plan = merged.with_name("plan.json")
-    plan.write_text("{")
-    with pytest.raises(UserError, match="not a readable plan"):
-        merge(["a"], here / "all")
-    assert plan.read_text() == "{"
 
 
 @pytest.mark.parametrize("ending", [".safetensors", ".requests.npy"])
@@ -91,8 +73,7 @@ def test_files_beside_a_record_go_with_it(here, ending):
     ("source", "into", "message"),
     [
         *(("results", into, "or lies in it") for into in ("results/merged", "results", ".")),
-        ("nowhere", "all", "no such folder"),
-        ("empty", "all", "holds no records"),
+        *(("nowhere", "all", "no such folder"), ("empty", "all", "holds no records")),
     ],
 )
 def test_folders_that_lie_in_each_other_and_what_holds_no_records_are_refused(source, into, message, here):

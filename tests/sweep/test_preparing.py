@@ -1,6 +1,7 @@
 """What comes before a sweep: the data set, and the search for misspelt names."""
 
 import io
+import re
 
 import numpy as np
 import pytest
@@ -13,24 +14,15 @@ from accelbench.project import Workplace
 from accelbench.schema.cell import DataSpec
 from accelbench.sweep.session import prepare_missing
 
-# The data set
-
-PARAMS = "data: {random: {}, mnist: {source: /nowhere}}\n"
-
-
-def said(root, name, **settings):
-    (root / "params.yaml").write_text(PARAMS)
-    out = io.StringIO()
-    prepare_missing(Workplace.of_project(root), DataSpec(name=name, **settings), Console(file=out))
-    return out.getvalue()
-
 
 def test_a_missing_set_is_prepared_once_and_a_line_says_so_but_for_random_images(tmp_path):
+    (tmp_path / "params.yaml").write_text("data: {random: {}}\n")
     np.savez(tmp_path / "mine.npz", images=np.zeros((40, 8, 8), np.uint8), labels=np.arange(40) % 2)
-    arrays = {"path": str(tmp_path / "mine.npz")}
-    assert said(tmp_path, "arrays", **arrays).startswith(f"Preparing {tmp_path}/data/arrays")
-    assert said(tmp_path, "arrays", **arrays) == ""
-    assert said(tmp_path, "random") == ""
+    arrays = DataSpec(name="arrays", path=str(tmp_path / "mine.npz"))
+    out = io.StringIO()
+    for spec in (arrays, arrays, DataSpec(name="random")):
+        prepare_missing(Workplace.of_project(tmp_path), spec, Console(file=out, width=500))
+    assert re.fullmatch(rf"Preparing {tmp_path}/data/arrays.*\n", out.getvalue())
     assert read_manifest(tmp_path / "data" / "random").name == "random"
     assert not (tmp_path / "data" / "random").exists()
 

@@ -1,4 +1,5 @@
 import dataclasses
+from types import SimpleNamespace
 
 import pytest
 
@@ -6,7 +7,7 @@ from accelbench.isolation.child import Outcome
 from accelbench.judging.row import summarise, warnings_of
 from accelbench.judging.verdict import judge
 from accelbench.schema.ceilings import read_ceilings
-from accelbench.schema.measurement import Block, SystemSeries, Work
+from accelbench.schema.measurement import SystemSeries, Work
 from accelbench.schema.serialize import plain
 from accelbench.schema.vocab import Status
 from accelbench.sweep.prober import Prober
@@ -15,15 +16,6 @@ from fakes import make_ceilings, make_cell, make_measurement, make_record
 ENVIRONMENT = {"machine": {"cpu_name": "a CPU"}, "versions": {"torch": "2"}, "variables": {}, "code": "c"}
 CELL = make_cell(batch_size=32)
 OTHERS = "others used 1.0 of 2 cores"
-
-
-def ceilings(fp32):
-    return make_ceilings(flops_per_s={"fp32": fp32}, probed=["fp32"])
-
-
-def beside_busy_core(is_busy):
-    values = {"other_cpu_utilization_percent": [100.0 * is_busy], "cpu_utilization_percent": [190.0]}
-    return SystemSeries(started_boot_s=0.0, t_s=[1.0], values=values, num_cores=2)
 
 
 class FakeHosts:
@@ -36,21 +28,11 @@ class FakeHosts:
         self.asked.append(list(precisions))
         if not self.rates:
             return Outcome(status=Status.failed, reason="no such device")
+        load = {"other_cpu_utilization_percent": [100.0 * (self.busy > 0)], "cpu_utilization_percent": [190.0]}
         self.busy -= 1
-        probed = dataclasses.replace(ceilings(self.rates.pop(0)), probed=list(precisions))
-        return Outcome(status=Status.ok, ceilings=probed, system=beside_busy_core(self.busy >= 0))
-
-
-class Machine:
-    """In the place of `Quiet`: becomes quiet as often as it is told."""
-
-    def __init__(self, *becomes_quiet):
-        self.becomes_quiet, self.asked = list(becomes_quiet), []
-
-    def comes(self, why, left_s):
-        assert left_s in (5, 8)  # no longer than the probe of one precision or two
-        self.asked.append(why)
-        return self.becomes_quiet.pop(0)
+        found = make_ceilings(flops_per_s={"fp32": self.rates.pop(0)}, probed=list(precisions))
+        system = SystemSeries(started_boot_s=0.0, t_s=[1.0], values=load, num_cores=2)
+        return Outcome(status=Status.ok, ceilings=found, system=system)
 
 
 @pytest.fixture
@@ -60,22 +42,23 @@ def said():
 
 @pytest.fixture
 def prober(tmp_path, said):
-    """A function: a prober whose probes find these rates, the first `busy` of them beside other load.
+    """A function: a prober whose probes find these rates; after the first `busy` ones the machine becomes quiet."""
 
-    `waits`: whether the machine becomes quiet then.
-    """
+    def comes(why, left_s):
+        assert left_s == 5  # no longer than the probe
+        said.append(why)
+        return True
 
-    def prober(*rates, busy=0, waits=None, environment=ENVIRONMENT, cells=()):
-        quiet = None if waits is None else Machine(*waits)
+    def prober(*rates, busy=0, environment=ENVIRONMENT, cells=()):
+        quiet = SimpleNamespace(comes=comes) if busy else None
         return Prober(FakeHosts(*rates, busy=busy), tmp_path, environment, said.append, cells, quiet)
 
     return prober
 
 
-def judged(one, flops_per_second, **work):
-    """The record of a cell whose steps of 32 samples compute so much: 320 samples in 0.1 s, 10 steps."""
-    done = Work(**(work or {"flops": round(flops_per_second * 0.01), "bytes": 1000, "num_operators": 3}))
-    measured = make_measurement(work=done, blocks=[Block(num_steps=10, num_samples=320, seconds=0.1)] * 8)
+def judged(one, flops_per_second):
+    """The record of a cell whose steps of 32 samples compute so much: 10 steps in 0.1 s."""
+    measured = make_measurement(work=Work(flops=round(flops_per_second * 0.01), bytes=1000, num_operators=3))
     found = one.after(CELL, measured, "mlp")
     reason = judge(CELL, measured, found)
     status = Status.invalid if reason else Status.ok
@@ -84,19 +67,18 @@ def judged(one, flops_per_second, **work):
 
 
 def test_a_device_is_probed_once_on_a_machine_and_anew_for_another_or_other_versions(prober, said, tmp_path):
-    assert prober(1e9).ceilings(CELL).flops_per_s == {"fp32": 1e9}
+    first = prober(1e9).ceilings(CELL)
+    assert first.flops_per_s == {"fp32": 1e9}
     again = prober()
-    assert again.ceilings(CELL) == again.ceilings(CELL) == ceilings(1e9)
+    assert again.ceilings(CELL) == again.ceilings(CELL) == first
     assert len(said) == 1
     other = prober(2e9, environment={**ENVIRONMENT, "versions": {"torch": "3"}})
     assert other.ceilings(CELL).flops_per_s == {"fp32": 2e9}
-    assert read_ceilings(tmp_path, ENVIRONMENT) == {"cpu": ceilings(1e9)}
-
-
-def test_a_probe_that_a_user_asks_for_keeps_a_better_earlier_one(prober, tmp_path):
-    prober(2e9).ceilings(CELL)
-    prober(1e9).probe(CELL, ["fp32"])  # as in `doctor --probe`
-    assert read_ceilings(tmp_path, ENVIRONMENT)["cpu"].flops_per_s == {"fp32": 2e9}
+    assert read_ceilings(tmp_path, ENVIRONMENT) == {"cpu": first}
+    # A probe that a user asks for, as in `doctor --probe`, keeps the better of both.
+    for rate, best in ((2e9, 2e9), (1e9, 2e9)):
+        prober(rate).probe(CELL, ["fp32"])
+        assert read_ceilings(tmp_path, ENVIRONMENT)["cpu"].flops_per_s == {"fp32": best}
 
 
 def test_only_the_precisions_of_the_cells_are_probed_and_later_the_missing_ones(prober, said):
@@ -142,16 +124,11 @@ def test_a_cell_is_judged_by_the_ceiling_and_keeps_it_in_its_record(
 
 
 # Here ACCELBENCH_BUSY=allowed is set, as in all tests: it accepts cells on a busy machine, but no ceilings.
-def test_a_probe_beside_other_load_is_repeated_on_the_quiet_machine(prober, tmp_path):
-    one = prober(90e9, 171e9, busy=1, waits=[True])
-    assert one.ceilings(CELL).flops_per_s == {"fp32": 171e9}
-    assert one._quiet.asked == [f"The probe of cpu was disturbed ({OTHERS})"]
-
-
-def test_a_probe_that_is_disturbed_twice_leaves_the_ceiling_unknown_until_the_next_sweep(prober, said):
-    one = prober(90e9, 90e9, busy=2, waits=[True])
+def test_a_probe_beside_other_load_is_repeated_once_on_the_quiet_machine(prober, said):
+    one = prober(90e9, 90e9, busy=2)
     assert one.ceilings(CELL) is None
+    assert f"The probe of cpu was disturbed ({OTHERS})" in said
     assert said[-1] == f"The peak speed of cpu is unknown in this sweep: other programs disturbed the probe ({OTHERS})"
     row = summarise(judged(one, 84e9))
     assert (row["mfu"], row["ceiling_flops_per_s"], row["bound"]) == (None, None, None)
-    assert prober(171e9).ceilings(CELL).flops_per_s == {"fp32": 171e9}
+    assert prober(90e9, 171e9, busy=1).ceilings(CELL).flops_per_s == {"fp32": 171e9}
