@@ -15,7 +15,7 @@ SUITE = "mnist_networks"
 
 def started(script, *arguments, **options):
     """A process that runs a script of these."""
-    return subprocess.Popen([sys.executable, "-c", script, *map(str, arguments)], **options)
+    return subprocess.Popen([sys.executable, "-c", script, *map(str, arguments)], text=True, **options)
 
 
 def closed_port() -> int:
@@ -50,11 +50,3 @@ def split(root, suite=SUITE):
     experiment = client.get_experiment_by_name(f"accelbench/{suite}")
     runs = client.search_runs([experiment.experiment_id], max_results=1000) if experiment else []
     return [run for run in runs if "record" in run.data.tags], [run for run in runs if "word" in run.data.tags]
-
-
-def runs_of(root, suite=SUITE):
-    return split(root, suite)[0]
-
-
-def files_of(root, run):
-    return root / "mlartifacts" / SUITE / run.info.run_id / "artifacts"

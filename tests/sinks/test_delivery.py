@@ -1,5 +1,3 @@
-"""Stores that fail, and how the speeds of records compare."""
-
 from pathlib import Path
 
 import pytest
@@ -8,6 +6,7 @@ from accelbench.sinks import delivery as module
 from accelbench.sinks.delivery import Delivery, sync
 from accelbench.sinks.location import one_line
 from tests.sinks.samples import processes, record
+from tests.sinks.stores import deliver
 
 
 class Flaky:
@@ -30,12 +29,8 @@ class Flaky:
 def test_after_a_failure_the_rest_is_sent_at_the_end_of_the_sweep(monkeypatch, refused, num_sent):
     store = Flaky(*refused)
     monkeypatch.setattr(module, "open_store", lambda root: store)
-    delivery = Delivery("mlflow", Path())
-    delivery.open()
     made = [record(number=number) for number in range(5)]
-    for each in made:
-        delivery.add(each)
-        delivery.deliver()
+    delivery = deliver(Path(), *made)
     delivery.finish(processes(*made))
     assert store.sent == made[:num_sent]
     assert bool(store.related) == (num_sent == 5)
@@ -51,10 +46,9 @@ def test_a_store_that_does_not_open_is_asked_once(monkeypatch):
         raise ConnectionError("refused")
 
     monkeypatch.setattr(module, "open_store", refuse)
-    delivery = Delivery("mlflow", Path())
-    delivery.add(record())
-    delivery.open()
-    delivery.finish()
+    with Delivery("mlflow", Path()) as delivery:
+        delivery.add(record())
+        delivery.finish()
     assert (delivery.problem, len(asked)) == ("refused", 1)
 
 
@@ -63,9 +57,8 @@ def test_sync_asks_once_for_the_runs_of_a_suite_with_many_sweeps(monkeypatch):
     store = Flaky()
     store.delivered = lambda suite: asked.append(suite) or set()
     monkeypatch.setattr(module, "open_store", lambda root: store)
-    sweeps = [processes(record(number=number, sweep_id=f"sweep-{number}")) for number in range(5)]
-    sync(Path(), sweeps)
-    assert asked == [sweeps[0][0].cell.suite]
+    sync(Path(), [processes(record(number=number, sweep_id=f"sweep-{number}")) for number in range(5)])
+    assert asked == [record().cell.suite]
 
 
 @pytest.mark.parametrize(

@@ -16,22 +16,24 @@ from accelbench.errors import UserError
 from accelbench.report.read import read_all
 from accelbench.schema import record as records
 from accelbench.schema import serialize
-from accelbench.schema.plan_file import PlanFile, WantedCell, write_plan
 from accelbench.schema.vocab import Precision, Protocol, Status
 from accelbench.sinks import mlflow
 from accelbench.sinks import mlflow_fields as view
 from accelbench.sinks.delivery import Delivery, sync
 from accelbench.sinks.mlflow_fields import NOTE
 from accelbench.sinks.ui import serve
+from fakes import write_sweep
 from tests.sinks.samples import ENVIRONMENT, STAND_IN, cell, record
-from tests.sinks.stores import SCRIPT, SUITE, client_of, closed_port, deliver, files_of, runs_of, split, started
+from tests.sinks.stores import SCRIPT, SUITE, client_of, closed_port, deliver, split, started
 
 CREATE = SCRIPT.format(module="mlflow", what="Store", call="Store(Path(sys.argv[1])).delivered('racing')")
 
 
-def synced(root, name):
-    """What `accelbench sync` does with the records in the folder `name`."""
-    return sync(root, [sweep.processes for sweep in read_all(root / name)])
+def synced(root, *made):
+    """How many runs `accelbench sync` delivers of the records in runs/, after these were written there."""
+    for each in made:
+        records.write(each, root / "runs/mine")
+    return sync(root, [sweep.processes for sweep in read_all(root / "runs")])
 
 
 def execute(root, statement):
@@ -42,7 +44,7 @@ def execute(root, statement):
 @pytest.mark.slow
 def test_two_creators_at_once_leave_one_whole_store(tmp_path):
     creators = [started(CREATE, tmp_path, cwd=tmp_path, stderr=subprocess.PIPE) for _ in range(2)]
-    assert [creator.communicate()[1] for creator in creators] == [b"", b""]
+    assert [creator.communicate()[1] for creator in creators] == ["", ""]
     assert [creator.returncode for creator in creators] == [0, 0]
     assert execute(tmp_path, "PRAGMA integrity_check") == [("ok",)]
     assert execute(tmp_path, "PRAGMA journal_mode") == [("wal",)]
@@ -54,27 +56,28 @@ def test_two_creators_at_once_leave_one_whole_store(tmp_path):
 def test_a_run_holds_all_of_its_record(root):
     of = record(data=STAND_IN)
     assert deliver(root, of).problem is None
-    (run,) = runs_of(root)
+    ((run,), _) = split(root)
     assert run.info.run_name == "cnn train fp32 b128"
     assert (run.info.status, run.info.end_time - run.info.start_time) == ("FINISHED", 2250)
     assert (run.data.params["batch_size"], run.data.metrics["batch_size"]) == ("128", 128)
-    assert run.data.tags["sweep"] == "sweep-1"
-    assert run.data.tags["mlflow.source.git.commit"] == "8d93729"
+    assert (run.data.tags["sweep"], run.data.tags["mlflow.source.git.commit"]) == ("sweep-1", "8d93729")
     (dataset,) = run.inputs.dataset_inputs
     assert (dataset.dataset.name, dataset.dataset.digest) == ("mnist (stand-in)", STAND_IN.digest[:12])
-    assert records.read(files_of(root, run) / "record.json") == of
-    assert "cnn train fp32 b128" in (files_of(root, run) / "card.html").read_text()
+    files = root / "mlartifacts" / SUITE / run.info.run_id / "artifacts"
+    assert records.read(files / "record.json") == of
+    assert "cnn train fp32 b128" in (files / "card.html").read_text()
     history = client_of(root).get_metric_history(run.info.run_id, "system/host_memory_mb")
     assert [(each.step, each.timestamp - run.info.start_time) for each in history] == [(i, 100 * i) for i in range(10)]
 
 
+PAIR = [record(cell(precision=Precision(word)), number=number) for number, word in enumerate(("fp32", "bf16"))]
+
+
 def test_cells_of_one_process_are_its_run_and_are_compared_with_the_first_by_sync_too(root):
-    measured = [record(cell(precision=Precision(word)), number=number) for number, word in enumerate(("fp32", "bf16"))]
-    other = record(cell("mlp"), number=2)
-    write(root, [*measured, other, record(cell("lstm"), Status.skipped, number=3)])
-    deliver(root, *measured, other)
+    made = [*PAIR, record(cell("mlp"), number=2)]
+    deliver(root, *made)
     assert split(root)[1] == []  # as of a sweep that was interrupted
-    assert synced(root, "runs") == 0
+    assert synced(root, *made, record(cell("lstm"), Status.skipped, number=3)) == 0
     processes, cells = split(root)
     assert cells == processes
     slow, fast, alone = sorted(cells, key=lambda run: run.info.start_time)
@@ -85,16 +88,17 @@ def test_cells_of_one_process_are_its_run_and_are_compared_with_the_first_by_syn
     assert fast.data.tags["word"] in ("likely", "can't tell")
     assert {each for each in slow.data.tags if not each.startswith("mlflow.")} == {"record", "cell", "sweep", "word"}
     assert "times as fast as PyTorch fp32 b128" in fast.data.tags[NOTE]
-    experiment = client_of(root).get_experiment(fast.info.experiment_id)
-    answer, bars = experiment.tags[NOTE].split("\n\n", 1)
+    client = client_of(root)
+    answer, bars = client.get_experiment(fast.info.experiment_id).tags[NOTE].split("\n\n", 1)
     assert re.fullmatch(r"\*\*[01] of 1 job run faster than PyTorch fp32 on CPU \(same batch\)\*\*", answer)
     assert all(line.startswith("    ") for line in bars.splitlines() if line)
     assert "1 of 4 cells: 1 skipped" in bars
-    before = [run.data.tags | run.data.metrics for run in cells]
-    client_of(root).set_tag(slow.info.run_id, "word", "of an earlier release")
-    client_of(root).delete_tag(fast.info.run_id, "word")
-    assert synced(root, "runs") == 0
-    assert [run.data.tags | run.data.metrics for run in split(root)[1]] == before
+    client.set_tag(slow.info.run_id, "word", "of an earlier release")
+    client.delete_tag(fast.info.run_id, "word")
+    assert synced(root) == 0
+    assert [run.data.tags | run.data.metrics for run in split(root)[1]] == [
+        run.data.tags | run.data.metrics for run in cells
+    ]
 
 
 @pytest.mark.parametrize("is_database", [False, True])
@@ -103,12 +107,10 @@ def test_a_spoilt_store_costs_no_record_and_is_one_line(is_database, root, capfd
         execute(root, "DROP TABLE latest_metrics")
     else:
         (root / "mlflow.db").write_bytes(b"something else" * 1000)
-    records.write(record(), root / "results")
-    found = deliver(root, record(), record(number=1))
-    assert "\n" not in found.problem
-    assert re.search("not a database|malformed|latest_metrics", found.problem)
+    found = deliver(root, *PAIR)
+    assert re.fullmatch(".*(not a database|malformed|latest_metrics).*", found.problem)
     with pytest.raises(UserError, match=r"not a database|malformed|latest_metrics"):
-        synced(root, "results")
+        synced(root, record())
     assert capfd.readouterr() == ("", "")
 
 
@@ -117,29 +119,26 @@ def test_a_half_delivered_run_is_made_anew_also_if_the_cell_was_measured_again(r
     deliver(root, dataclasses.replace(record(), started_at=earlier))
     execute(root, "UPDATE runs SET status = 'RUNNING', end_time = NULL")
     deliver(root, record())
-    (run,) = runs_of(root)
+    ((run,), _) = split(root)
     assert (run.info.status, run.info.start_time) == ("FINISHED", view.start_ms(record()))
 
 
 def test_a_dead_server_costs_no_record(root, monkeypatch):
     kept = [record(number=number) for number in range(6)]
-    for one in kept:
-        records.write(one, root / "results" / SUITE)
     deliver(root, *kept[:3])
     port = closed_port()
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"http://someone:s3cret@127.0.0.1:{port}")
     found = deliver(root, *kept)
     with pytest.raises(UserError, match="MLFLOW_TRACKING_URI") as raised:
-        synced(root, "results")
+        synced(root, *kept)
     with pytest.raises(UserError, match="MLFLOW_TRACKING_URI") as raised_by_ui:
         serve(root, open_browser=False)
     for told in (found.problem, str(raised.value), str(raised_by_ui.value)):
         assert f"http://someone:***@127.0.0.1:{port}" in told
         assert "s3cret" not in told
-
     monkeypatch.delenv("MLFLOW_TRACKING_URI")
-    assert [synced(root, "results"), synced(root, "results")] == [3, 0]
-    assert len(runs_of(root)) == 6
+    assert [synced(root), synced(root)] == [3, 0]
+    assert len(split(root)[0]) == 6
 
 
 def test_a_run_reaches_a_server_whose_folder_of_files_is_on_another_machine(root, monkeypatch):
@@ -149,51 +148,36 @@ def test_a_run_reaches_a_server_whose_folder_of_files_is_on_another_machine(root
     monkeypatch.setattr(mlflow, "is_own", lambda root: False)
     monkeypatch.setattr(mlflow.MlflowClient, "log_text", refuse)
     assert deliver(root, record()).problem is None
-    (run,) = runs_of(root)
-    assert run.info.status == "FINISHED"
+    assert [run.info.status for run in split(root)[0]] == ["FINISHED"]
 
 
-def test_sync_reads_records_alone_names_unreadable_ones_and_fills_a_new_store(
-    root, empty_store, tmp_path, monkeypatch, capsys
-):
-    folder = root / "runs" / "2026-11-20"
-    records.write(record(status=Status.skipped), folder)
-    here = {**ENVIRONMENT, "tracking": "none"}
-    records.write(record(cell(suite="kept_here"), number=2, environment=here), folder)
-    records.write(record(cell(protocol=Protocol.fit, suite="other"), number=1), folder)
-    serialize.write_json(folder / "plan.json", {"cells": []})
-    serialize.write_json(folder / "000000000000-01d01d01.json", {"schema_version": 0})
-    assert synced(root, "runs") == 1
-    (run,) = runs_of(root, "other")
-    assert run.data.tags["sweep"] == "sweep-1"
-
-    new = shutil.copytree(empty_store, tmp_path / "new")
+def test_sync_reads_records_alone_names_unreadable_ones_and_fills_a_new_store(root, empty_store, monkeypatch, capsys):
+    here = record(cell(suite="kept_here"), number=2, environment={**ENVIRONMENT, "tracking": "none"})
+    bad = root / "runs/mine/000000000000-01d01d01.json"
+    serialize.write_json(bad, {"schema_version": 0})
+    serialize.write_json(bad.with_name("plan.json"), {"cells": []})
+    of_sync = record(cell(protocol=Protocol.fit, suite="other"), number=1)
+    assert synced(root, here, of_sync, record(status=Status.skipped)) == 1
+    assert [run.data.tags["sweep"] for run in split(root, "other")[0]] == ["sweep-1"]
+    new = shutil.copytree(empty_store, root.with_name("new"))
     (root / "runs").rename(new / "runs")
     monkeypatch.chdir(new)
     assert main(["sync", "--all"]) == 0
     delivered, unreadable, name = capsys.readouterr().out.splitlines()
     assert (delivered, unreadable) == ("MLflow: 2 runs delivered.", "Not readable: 1")
-    assert name.startswith("  runs/2026-11-20/000000000000-01d01d01.json: ")
+    assert name.startswith(f"  {bad.relative_to(root)}: ")
     assert "schema 0" in name
-    assert len(runs_of(new, "other")) == 1
+    assert len(split(new, "other")[0]) == 1
 
 
-def of_one_cell(num, first=0):
-    """Processes of one cell in fp32."""
-    return [record(dataclasses.replace(cell(), repeat=first + i), number=first + i) for i in range(num)]
-
-
-def write(root, made):
-    for one in made:
-        records.write(one, root / "runs" / "mine")
+def of_one_cell(num, first=0, **changes):
+    """Records of processes of one cell in fp32."""
+    return [record(cell(repeat=number), number=number, **changes) for number in range(first, first + num)]
 
 
 def test_the_processes_of_a_cell_are_below_its_run_which_further_ones_change(root):
-    failed = record(cell("lstm"), Status.failed, number=51)
-    write(root, [*of_one_cell(1), failed])
-    synced(root, "runs")
-    write(root, of_one_cell(2, first=1))
-    assert synced(root, "runs") == 2
+    synced(root, *of_one_cell(1), record(cell("lstm"), Status.failed, number=51))
+    assert synced(root, *of_one_cell(2, first=1)) == 2
     processes, cells = split(root)
     assert (len(processes), len(cells)) == (4, 2)
     lost, parent = sorted(cells, key=lambda run: run.info.status)
@@ -203,29 +187,19 @@ def test_the_processes_of_a_cell_are_below_its_run_which_further_ones_change(roo
     assert not any("sweep" in run.data.tags for run in below)
     assert parent.data.metrics["speed"] == sorted(run.data.metrics["speed"] for run in below)[1]
     assert parent.data.metrics["num_processes"] == 3
-    used = client_of(root).get_metric_history(parent.info.run_id, "system/host_memory_mb")
+    client = client_of(root)
+    used = client.get_metric_history(parent.info.run_id, "system/host_memory_mb")
     assert [point.step for point in used] == [0, 1, 2]
-    client_of(root).set_tag(parent.info.run_id, "mine", "a note")
-    write(root, of_one_cell(2, first=3))
-    assert synced(root, "runs") == 2
-    processes, cells = split(root)
-    (parent,) = (run for run in cells if run.info.run_id == parent.info.run_id)
-    assert (len(processes), parent.data.metrics["num_processes"], parent.data.tags["mine"]) == (6, 5, "a note")
-
-
-def test_the_runs_of_older_code_stay_as_they_were(root):
-    before, after = of_one_cell(2), of_one_cell(1, first=2)
-    environment = {**after[0].environment, "files": {"model.target": "2"}}
-    edited = [dataclasses.replace(each, environment=environment, sweep_id="sweep-2") for each in after]
-    write(root, before)
-    synced(root, "runs")
-    old = {run.info.run_id: run.data for run in split(root)[0]}
-    write(root, edited)
-    synced(root, "runs")
-    processes, cells = split(root)
-    assert {run.info.run_id: run.data for run in processes if run.info.run_id in old}.keys() == old.keys()
-    assert sorted(run.data.tags["sweep"] for run in cells) == ["sweep-1", "sweep-2"]
-    assert len(processes) == 3
+    client.set_tag(parent.info.run_id, "mine", "a note")
+    assert synced(root, *of_one_cell(2, first=3)) == 2
+    parent_id = parent.info.run_id
+    parent = client.get_run(parent_id).data
+    assert (len(split(root)[0]), parent.metrics["num_processes"], parent.tags["mine"]) == (6, 5, "a note")
+    # Those of newer code are a cell of their own; the failed one is part of both sweeps.
+    environment = {**ENVIRONMENT, "files": {"model.target": "2"}}
+    synced(root, *of_one_cell(1, first=5, environment=environment, sweep_id="sweep-2"))
+    assert sorted(run.data.tags["sweep"] for run in split(root)[1]) == ["sweep-1", "sweep-1 sweep-2", "sweep-2"]
+    assert client.get_run(parent_id).data.to_dictionary() == parent.to_dictionary()
 
 
 def test_a_cell_of_two_sweeps_is_found_in_both_and_the_view_shows_the_newest(root):
@@ -236,19 +210,16 @@ def test_a_cell_of_two_sweeps_is_found_in_both_and_the_view_shows_the_newest(roo
             delivery.finish(map(Process.of, sweep))
     client = client_of(root)
     experiment = client.get_experiment_by_name(f"accelbench/{SUITE}")
-    found = {name: client.search_runs([experiment.experiment_id], view.search(name)) for name in ("sweep-1", "sweep-2")}
-    names = {name: sorted(run.info.run_name for run in runs) for name, runs in found.items()}
-    assert names["sweep-1"] == ["cnn train fp32 b128"]
-    assert names["sweep-2"] == ["cnn train fp32 b128", "mlp train fp32 b128"]
+    found = [client.search_runs([experiment.experiment_id], view.search(name)) for name in ("sweep-1", "sweep-2")]
+    cnn, mlp = "cnn train fp32 b128", "mlp train fp32 b128"
+    assert [sorted(run.info.run_name for run in runs) for runs in found] == [[cnn], [cnn, mlp]]
     state = json.loads(json.loads(experiment.tags[view.VIEW_TAG])["state"])
     assert state["searchFilter"] == view.search("sweep-2")
 
 
 def test_the_reference_is_what_the_sweep_asked_for_first_and_not_what_confirms_it(root):
-    made = [record(cell(precision=Precision(word)), number=number) for number, word in enumerate(("fp32", "bf16"))]
-    for folder, ordered in ((f"results/{SUITE}", made), (f"confirmed/{SUITE}-1", made[::-1])):
-        wanted = [WantedCell(each.cell, records.write(each, root / folder).stem, each.label) for each in ordered]
-        write_plan(PlanFile(suite=SUITE, title="", study=None, profile=None, cells=wanted), root / folder)
-    synced(root, "results")
+    write_sweep(root / "runs/mine", *PAIR, suite=SUITE)
+    write_sweep(root / "runs/confirmed", *PAIR[::-1], suite=SUITE)
+    synced(root)
     words = {run.data.params["precision"]: run.data.tags["word"] for run in split(root)[1]}
     assert words["fp32"] == "reference"

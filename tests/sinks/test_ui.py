@@ -16,23 +16,20 @@ from accelbench.schema.vocab import Precision
 from accelbench.sinks import mlflow_fields as view
 from accelbench.sinks.ui import DIRECT, serve
 from tests.sinks.samples import cell, record
-from tests.sinks.stores import SERVE, client_of, closed_port, deliver, runs_of, started
+from tests.sinks.stores import SERVE, client_of, closed_port, deliver, split, started
 
 
-def test_without_a_store_or_a_run_it_says_what_to_do(root, tmp_path):
-    for place in (tmp_path, root):
-        with pytest.raises(UserError, match="run a sweep first"):
-            serve(place, closed_port())
-
-
-def test_a_port_that_cannot_be_used_names_the_flag(root):
+def test_without_a_store_a_run_or_a_usable_port_it_says_what_to_do(root, tmp_path):
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
-        with pytest.raises(UserError, match=f"--port={taken.getsockname()[1]}"):
-            serve(root, taken.getsockname()[1])
-    with pytest.raises(UserError, match="--port=70000"):
-        serve(root, 70_000)
+        port, free = taken.getsockname()[1], closed_port()
+        for place, number, told in (
+            *((tmp_path, free, "run a sweep first"), (root, free, "run a sweep first")),
+            *((root, port, f"--port={port}"), (root, 70_000, "--port=70000")),
+        ):
+            with pytest.raises(UserError, match=told):
+                serve(place, number)
 
 
 def answer_of(address, host=None):
@@ -47,7 +44,7 @@ def test_it_serves_the_newest_experiment_of_a_moved_project_until_ctrl_c(root, m
     port = closed_port()
     # A shell has what it starts in the background ignore Ctrl-C, and the tests pass that on.
     listening = {"preexec_fn": lambda: signal.signal(signal.SIGINT, signal.SIG_DFL)}
-    process = started(SERVE, root, port, stdout=subprocess.PIPE, text=True, **listening)
+    process = started(SERVE, root, port, stdout=subprocess.PIPE, **listening)
     try:
         url = process.stdout.readline().removeprefix("MLflow: ").strip()
         newest = client_of(root).get_experiment_by_name("accelbench/newer").experiment_id
@@ -59,7 +56,7 @@ def test_it_serves_the_newest_experiment_of_a_moved_project_until_ctrl_c(root, m
         for host in ("attacker.example", f"10.attacker.example:{port}", "0.0.0.0"):
             with pytest.raises(HTTPError, match="403"):
                 answer_of(asked, host)
-        (run,) = runs_of(root, "newer")
+        ((run,), _) = split(root, "newer")
         file = f"http://127.0.0.1:{port}/get-artifact?path=record.json&run_uuid={run.info.run_id}"
         (kept,) = (root / "mlartifacts" / "newer").rglob("record.json")
         assert answer_of(file) == json.loads(kept.read_text())
@@ -70,7 +67,7 @@ def test_it_serves_the_newest_experiment_of_a_moved_project_until_ctrl_c(root, m
         delivery = deliver(root, record(number=9))
         assert delivery.problem is None
         assert capsys.readouterr().out == ""  # MLflow would print two addresses for each run
-        assert len(runs_of(root)) == 2
+        assert len(split(root)[0]) == 2
         assert serve(root, open_browser=False) == 0
         assert f"MLflow: http://127.0.0.1:{port}/#/experiments/" in capsys.readouterr().out
     finally:
@@ -104,7 +101,7 @@ def test_a_first_visit_shows_the_speeds_and_settings_without_a_click(root, brows
     made = [record(of, number=number) for number, of in enumerate(cells)]
     delivery = deliver(root, *made)
     delivery.finish([Process.of(each) for each in made])
-    process = started(SERVE, root, closed_port(), stdout=subprocess.PIPE, text=True)
+    process = started(SERVE, root, closed_port(), stdout=subprocess.PIPE)
     try:
         browser.set_window_size(1400, 900)
         browser.get(process.stdout.readline().removeprefix("MLflow: ").strip())
