@@ -1,11 +1,10 @@
-import dataclasses
+from dataclasses import asdict, replace
 
 from accelbench.schema.ceilings import ceilings_in
 from accelbench.schema.vocab import Precision
 from fakes import make_ceilings
 
-RATES = {"fp32": 1e12, "bf16": 4e12}
-CEILINGS = make_ceilings(device="gpu", flops_per_s=RATES, memory_bytes_per_s=1e11, launch_s=1e-5, probed=[])
+CEILINGS = make_ceilings(flops_per_s={"fp32": 1e12, "bf16": 4e12}, memory_bytes_per_s=1e11, launch_s=1e-5, probed=[])
 
 
 def test_a_mixed_precision_has_the_higher_ceiling_of_its_two_formats():
@@ -16,11 +15,11 @@ def test_a_mixed_precision_has_the_higher_ceiling_of_its_two_formats():
 
 def test_two_probes_join_to_the_better_of_both():
     rates = {"fp32": 2e12, "bf16": 3e12, "fp64": 1e11}
-    other = dataclasses.replace(CEILINGS, flops_per_s=rates, memory_bytes_per_s=5e10, launch_s=2e-5)
-    assert CEILINGS.joined(other) == dataclasses.replace(CEILINGS, flops_per_s=rates | {"bf16": 4e12})
+    other = replace(CEILINGS, flops_per_s=rates, memory_bytes_per_s=5e10, launch_s=2e-5)
+    assert CEILINGS.joined(other) == replace(CEILINGS, flops_per_s=rates | {"bf16": 4e12})
 
 
 def test_a_disturbed_probe_in_an_earlier_releases_record_is_no_ceiling():
-    values = dataclasses.asdict(CEILINGS)
+    values = asdict(CEILINGS)
     found = [ceilings_in({"ceilings": values | {"disturbed": words}}) for words in ({}, {"fp32": "others"})]
     assert found == [CEILINGS, None]

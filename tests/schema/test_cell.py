@@ -7,18 +7,7 @@ import pytest
 from accelbench.schema.cell import Cell, KerasSettings, ModelSpec, Options, Server, TrainerSettings
 from accelbench.schema.serialize import load, plain
 from accelbench.schema.setting import declared
-from accelbench.schema.vocab import (
-    SERVING,
-    Allocator,
-    Device,
-    Engine,
-    Library,
-    Mode,
-    Protocol,
-    Scaling,
-    Task,
-    Weights,
-)
+from accelbench.schema.vocab import SERVING, Allocator, Device, Engine, Library, Mode, Protocol, Scaling, Task
 from fakes import make_cell
 
 CELL = make_cell(engine=Engine.keras, keras=KerasSettings(), trainer=TrainerSettings())
@@ -72,41 +61,37 @@ def test_the_bounds_of_a_protocol_are_part_of_the_id_of_its_cells_only(path):
         assert (with_another(cell, path, OTHER.get(path)).id == cell.id) == (protocol not in using)
 
 
+LABEL = "mlp-cpu-fp32-b32-infer"
 OWN = ModelSpec(name="Net", library=Library.custom, args={"width": 8, "kind": "wide", "sizes": [512] * 9})
-PRETRAINED = ModelSpec(name="resnet18", library=Library.timm, weights=Weights.pretrained)
+PRETRAINED = ModelSpec(name="resnet18", library=Library.timm, weights="pretrained")
+SERVER = Server(max_delay_ms=2.5, workers=2)
 KERAS = KerasSettings(jit_compile=True, steps_per_execution=4)
 
 
 @pytest.mark.parametrize(
     ("changes", "label"),
     [
-        ({"repeat": 3}, "mlp-cpu-fp32-b32-infer-r3"),
         (  # the rate is near the end, which a narrow terminal shows
-            {"protocol": Protocol.server, "server": Server(max_delay_ms=2, workers=2), "threads": 1, "repeat": 1},
-            "mlp-cpu-fp32-b32-infer-server-1thread-2max_delay_ms-2workers-50rps-r1",
+            {"protocol": Protocol.server, "server": SERVER, "threads": 1, "repeat": 1},
+            "mlp-cpu-fp32-b32-infer-server-1thread-2.5max_delay_ms-2workers-50rps-r1",
         ),
-        (
-            {"protocol": Protocol.multi_stream, "server": Server(max_delay_ms=2.5, workers=2)},
-            "mlp-cpu-fp32-b32-infer-multi_stream-2.5max_delay_ms-2workers",
-        ),
+        ({"protocol": Protocol.multi_stream, "server": SERVER}, f"{LABEL}-multi_stream-2.5max_delay_ms-2workers"),
         ({"devices": 2, "scaling": Scaling.weak}, "mlp-cpux2-fp32-b32-infer-weak"),
         ({"device": Device.xla_cpu, "devices": 2, "xla_processes": True}, "mlp-xla_cpux2-fp32-b32-infer-xla_processes"),
-        ({"engine": Engine.keras, "keras": KERAS}, "mlp-cpu-fp32-b32-infer-keras-jit_compile-4steps_per_execution"),
-        ({"threads": 1}, "mlp-cpu-fp32-b32-infer-1thread"),
-        ({"protocol": Protocol.steps, "steps": 7, "seed": 4}, "mlp-cpu-fp32-b32-infer-7steps-s4"),
+        ({"engine": Engine.keras, "keras": KERAS}, f"{LABEL}-keras-jit_compile-4steps_per_execution"),
+        ({"protocol": Protocol.steps, "steps": 7, "seed": 4}, f"{LABEL}-7steps-s4"),
         ({"model": OWN}, "Net-cpu-fp32-b32-infer-width=8-kind=wide-sizes=f4424e"),
         ({"model": PRETRAINED}, "resnet18-cpu-fp32-b32-infer-pretrained"),
         ({"model": ModelSpec(name="a\x1b[31m\nb")}, r"a\x1b[31m b-cpu-fp32-b32-infer"),
-        ({"options": Options(allocator=Allocator.jemalloc)}, "mlp-cpu-fp32-b32-infer-jemalloc"),
+        ({"options": Options(allocator=Allocator.jemalloc)}, f"{LABEL}-jemalloc"),
     ],
 )
 def test_labels_name_what_differs(changes, label):
-    assert make_cell().label == "mlp-cpu-fp32-b32-infer"
+    assert make_cell().label == LABEL
     assert make_cell(**changes).label == label
 
 
 def test_the_label_and_the_id_of_a_cell_have_its_environment_if_it_is_another_one():
     plain, new, old = (make_cell(python=python) for python in (None, "/home/me/new/.venv", "/home/me/old/.venv"))
-    assert new.label == f"{plain.label}-new"
-    assert "python" not in plain.settings()
+    assert (new.label, "python" in plain.settings()) == (f"{LABEL}-new", False)
     assert len({plain.id, new.id, old.id}) == 3
