@@ -1,7 +1,6 @@
 """How long cells will take, by records of cells that took a given time."""
 
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
 
 import pytest
 
@@ -14,16 +13,16 @@ from accelbench.schema.vocab import Mode, Precision, Protocol
 from fakes import make_cell, make_record, refuse_listing
 
 MACHINE = {"cpu_name": "a CPU", "num_threads": 2}
-NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
 STEPS = make_cell(protocol=Protocol.steps, steps=100)
 
 
-def finished(cell, took_s, *, at_s=0.0, environment=None):
-    """The record of a cell that was asked for at `at_s` after noon, and waited 8 s for its host."""
+def finished(cell, took_s, at_s=0, machine=MACHINE):
+    """The record of a cell that was asked for `at_s` after nine, and waited 8 s for its host."""
     system = SystemSeries(started_boot_s=60.0, t_s=[0.0, took_s])
-    started_at = (NOON + timedelta(seconds=at_s)).isoformat(timespec="milliseconds")
-    environment = environment or {"machine": MACHINE}
-    return make_record(cell, wall_s=8.0 + took_s, started_at=started_at, environment=environment, system=system)
+    started_at = f"2026-11-20T09:00:{at_s:02}+00:00"
+    return make_record(
+        cell, wall_s=8.0 + took_s, started_at=started_at, environment={"machine": machine}, system=system
+    )
 
 
 def seconds(evidence, cell):
@@ -33,7 +32,7 @@ def seconds(evidence, cell):
 
 @pytest.mark.parametrize("cell", [make_cell(), STEPS, make_cell(protocol=Protocol.fit, mode=Mode.train)])
 def test_a_cell_takes_as_long_as_last_time_else_as_with_another_batch(cell):
-    evidence = Evidence([finished(cell, 40.0, at_s=9.0), finished(cell, 30.0)])
+    evidence = Evidence([finished(cell, 40.0, at_s=9), finished(cell, 30.0)])
     assert seconds(evidence, cell) == seconds(evidence, replace(cell, seed=1)) == 40.0
     larger = replace(cell, batch_size=2 * cell.batch_size)
     assert seconds(evidence, larger) == 40.0
@@ -64,7 +63,7 @@ def test_the_first_cell_of_a_host_waits_for_its_start():
 
 
 def test_the_records_of_a_project_are_read_but_not_those_of_another_machine(tmp_path, monkeypatch):
-    elsewhere = finished(STEPS, 20.0, at_s=9.0, environment={"machine": {"cpu_name": "another"}})
+    elsewhere = finished(STEPS, 20.0, at_s=9, machine={"cpu_name": "another"})
     for number, record in enumerate([finished(STEPS, 30.0), elsewhere]):
         records.write(record, tmp_path / ("runs", "results")[number] / "a")
     for number, text in enumerate(["{", "[]", "{}", '{"cell_id": 3, "wall_s": 1}']):

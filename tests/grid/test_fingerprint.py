@@ -4,11 +4,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 from accelbench.grid import fingerprint, own_code
-
-REPO = Path(__file__).resolve().parents[2]
 
 
 def test_it_is_plain_json_of_this_machine_and_of_what_computes():
@@ -22,40 +18,31 @@ def test_it_is_plain_json_of_this_machine_and_of_what_computes():
     assert not {"mlflow", "dvc", "hydra-core", "pandas", "accelbench"} & set(found["versions"])
 
 
-def git(folder, *args):
-    identity = ["-c", "user.name=x", "-c", "user.email=x@example.org"]
-    shown = subprocess.run(["git", *identity, *args], cwd=folder, capture_output=True, text=True, check=True)
-    return shown.stdout.strip()
-
-
 def test_git_state(tmp_path, monkeypatch):
-    assert fingerprint.git_state(tmp_path) == {}
-    git(tmp_path, "init", "-q", "-b", "trunk")
-    monkeypatch.setenv("GIT_DIR", str(tmp_path / "of a hook"))
-    assert fingerprint.git_state(tmp_path) == {"revision": None, "branch": "trunk", "dirty": False}
-    monkeypatch.delenv("GIT_DIR")
+    def git(*args):
+        identity = ["-c", "user.name=x", "-c", "user.email=x@example.org"]
+        return subprocess.check_output(["git", *identity, *args], cwd=tmp_path, text=True, stderr=subprocess.STDOUT)
+
+    def state():
+        return fingerprint.git_state(tmp_path)
+
+    assert state() == {}
+    git("init", "-q", "-b", "trunk")
+    with monkeypatch.context() as patched:
+        patched.setenv("GIT_DIR", str(tmp_path / "of a hook"))
+        assert state() == {"revision": None, "branch": "trunk", "dirty": False}
     (tmp_path / "a").write_text("1")
-    git(tmp_path, "add", "a")
-    git(tmp_path, "commit", "-q", "-m", "first")
-    revision = git(tmp_path, "rev-parse", "HEAD")
-    assert fingerprint.git_state(tmp_path) == {"revision": revision, "branch": "trunk", "dirty": False}
+    git("add", "a")
+    git("commit", "-q", "-m", "first")
+    assert state() == {"revision": git("rev-parse", "HEAD").strip(), "branch": "trunk", "dirty": False}
     (tmp_path / "dvc.lock").write_text("what DVC wrote")
-    assert not fingerprint.git_state(tmp_path)["dirty"]
-    git(tmp_path, "add", "dvc.lock")
-    assert not fingerprint.git_state(tmp_path)["dirty"]
+    assert not state()["dirty"]
+    git("add", "dvc.lock")
+    assert not state()["dirty"]
     (tmp_path / "a").write_text("2")
-    assert fingerprint.git_state(tmp_path)["dirty"]
-    git(tmp_path, "checkout", "-q", "--detach")
-    assert fingerprint.git_state(tmp_path)["branch"] is None
-
-
-# The source of a user's own network.
-
-
-@pytest.fixture
-def folder(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
+    assert state()["dirty"]
+    git("checkout", "-q", "--detach")
+    assert state()["branch"] is None
 
 
 def source_digest(target):
@@ -63,7 +50,7 @@ def source_digest(target):
     return own_code.source_digest("model.target", target, Path.cwd())
 
 
-def test_the_digest_changes_with_any_file_that_may_be_imported_and_nothing_is(folder):
+def test_the_digest_changes_with_any_file_that_may_be_imported_and_nothing_is(here):
     files = {
         "mine/__init__.py": "raise RuntimeError('imported')",
         "mine/nets.py": "import os, random\nfrom . import layers as all_layers\n    from helpers.deep import others",
@@ -74,14 +61,14 @@ def test_the_digest_changes_with_any_file_that_may_be_imported_and_nothing_is(fo
         "random.py": "",
     }
     for name in files:
-        (folder / name).parent.mkdir(exist_ok=True)
-        (folder / name).write_text(files[name])
+        (here / name).parent.mkdir(exist_ok=True)
+        (here / name).write_text(files[name])
     before = source_digest("mine.nets.Net")
     changing = set()
     for name in files:
-        (folder / name).write_text(f"{files[name]}\na = 1")
+        (here / name).write_text(f"{files[name]}\na = 1")
         if source_digest("mine.nets.Net") != before:
             changing.add(name)
-        (folder / name).write_text(files[name])
+        (here / name).write_text(files[name])
     assert source_digest("mine.nets.Net") == before
     assert changing == files.keys() - {"others.py", "random.py"}

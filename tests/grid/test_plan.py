@@ -1,4 +1,5 @@
 import os
+from dataclasses import replace
 
 import pytest
 
@@ -14,6 +15,10 @@ from fakes import make_cell
 DATA = Data(name="mnist", digest="d" * 64, source="random pixels", stand_in=True)
 FINGERPRINT = {"machine": "this", "code": "c0de"}
 FINGERPRINTS = dict.fromkeys(Engine, FINGERPRINT)
+
+
+def identity(cell, data=DATA, environment=FINGERPRINT):
+    return fingerprint.identity(cell, data, environment)
 
 
 def planned(*cells):
@@ -56,29 +61,29 @@ def test_data_that_no_network_takes_is_refused_and_beside_others_a_network_is_sk
 
 
 def test_the_identity_holds_what_a_number_depends_on():
-    cell = make_cell()
-    other_data = Data(name="mnist", digest="e" * 64, source="random pixels", stand_in=True)
-    found = {
-        fingerprint.identity(cell, DATA, FINGERPRINT),
-        fingerprint.identity(make_cell(seed=1), DATA, FINGERPRINT),
-        fingerprint.identity(cell, other_data, FINGERPRINT),
-        fingerprint.identity(cell, DATA, {**FINGERPRINT, "code": "0ther"}),
-    }
+    cell, other_data = make_cell(), replace(DATA, digest="e" * 64)
+    parts = [
+        (cell, DATA),
+        (make_cell(seed=1), DATA),
+        (cell, other_data),
+        (cell, DATA, {**FINGERPRINT, "code": "0ther"}),
+    ]
+    found = {identity(*each) for each in parts}
     assert len(found) == 4
-    assert fingerprint.identity(make_cell(suite="another"), DATA, FINGERPRINT) in found
+    assert identity(make_cell(suite="another")) in found
 
 
 def test_the_identity_holds_the_contents_of_the_weights_file_and_not_its_age(tmp_path):
     path = tmp_path / "mine.safetensors"
     cell = make_cell(model=ModelSpec(name="mlp", weights=str(path)))
     with pytest.raises(UserError, match=f"^model.weights={path}: not readable"):
-        fingerprint.identity(cell, DATA, FINGERPRINT)
+        identity(cell)
     path.write_bytes(b"some")
-    first = fingerprint.identity(cell, DATA, FINGERPRINT)
+    first = identity(cell)
     os.utime(path, (1, 1))
-    assert fingerprint.identity(cell, DATA, FINGERPRINT) == first
+    assert identity(cell) == first
     path.write_bytes(b"more")
-    assert fingerprint.identity(cell, DATA, FINGERPRINT) != first
+    assert identity(cell) != first
 
 
 def lit(path, target):
@@ -93,19 +98,17 @@ def test_the_identity_holds_the_code_in_the_working_folder_that_is_now(tmp_path,
         (tmp_path / name).mkdir()
         monkeypatch.chdir(tmp_path / name)
         (tmp_path / name / "nets.py").write_text(f"{name} = 1")
-        found.add(fingerprint.identity(lit("nets.Lit", None), DATA, FINGERPRINT))
+        found.add(identity(lit("nets.Lit", None)))
     assert len(found) == 2
 
 
-def test_the_data_of_a_data_module_is_known_by_its_source(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    here = Workplace.of_project(tmp_path)
+def test_the_data_of_a_data_module_is_known_by_its_source(here):
     for name in ("nets", "sets"):
-        (tmp_path / name).mkdir()
-        (tmp_path / name / "__init__.py").write_text(f"NAME = '{name}'")
-    of_data, of_module = (plan.data_of([lit("nets.Lit", target)], here)[0] for target in ("sets.Data", None))
+        (here / f"{name}.py").write_text(f"NAME = '{name}'")
+    place = Workplace.of_project(here)
+    of_data, of_module = (plan.data_of([lit("nets.Lit", target)], place)[0] for target in ("sets.Data", None))
     assert (of_data.source, of_data.stand_in) == ("sets.Data, which nobody verified", False)
     assert of_module.source == "nets.Lit, which nobody verified"
     assert of_data.digest != of_module.digest
     with pytest.raises(UserError, match="^data.target=nets.Lit,sets.Data: a sweep has one data set"):
-        plan.data_of([lit("nets.Lit", "sets.Data"), lit("nets.Lit", None)], here)
+        plan.data_of([lit("nets.Lit", "sets.Data"), lit("nets.Lit", None)], place)

@@ -7,9 +7,9 @@ from accelbench.schema.vocab import Device
 from accelbench.settings import params
 
 
-def written(root, text):
+def loaded(root, text):
     (root / "params.yaml").write_bytes(text if isinstance(text, bytes) else text.encode())
-    return root
+    return params.load(root)
 
 
 @pytest.mark.parametrize(
@@ -26,22 +26,20 @@ def written(root, text):
 )
 def test_what_is_no_params_file_is_named_in_one_line(tmp_path, text, told):
     with pytest.raises(UserError, match=r"^params\.yaml: ") as raised:
-        params.load(written(tmp_path, text))
+        loaded(tmp_path, text)
     assert told in str(raised.value)
     assert "\n" not in str(raised.value)
 
 
 def test_costs_are_read_by_device(tmp_path):
-    root = written(tmp_path, "costs: {gpu: {price_per_hour: 2.5, power_w: 350}, cpu: {power_w: 65}}")
-    assert params.load(root).costs == {Device.gpu: Cost(price_per_hour=2.5, power_w=350), Device.cpu: Cost(power_w=65)}
-    assert params.load(written(tmp_path, "profile: quick")).costs == {}
+    found = loaded(tmp_path, "costs: {gpu: {price_per_hour: 2.5, power_w: 350}, cpu: {power_w: 65}}").costs
+    assert found == {Device.gpu: Cost(price_per_hour=2.5, power_w=350), Device.cpu: Cost(power_w=65)}
 
 
 @pytest.mark.parametrize("name", ["../../../x", "..", ".hidden", "/tmp/x", "a b", "a\\b", "x\x1b[2J"])
 @pytest.mark.fault
 def test_the_name_of_a_suite_or_a_data_set_is_that_of_a_folder(tmp_path, name):
     for section in ("suites", "data"):
-        root = written(tmp_path, yaml.safe_dump({section: {name: {"source": "download"}}}))
         with pytest.raises(UserError, match="a folder gets this name: use only letters") as told:
-            params.load(root)
+            loaded(tmp_path, yaml.safe_dump({section: {name: {"source": "download"}}}))
         assert str(told.value).isprintable()

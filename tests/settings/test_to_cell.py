@@ -1,63 +1,66 @@
-from dataclasses import replace
-
 import pytest
 
 from accelbench.errors import UserError
 from accelbench.schema.cell import RunSettings, Server, TrainerSettings
-from accelbench.schema.vocab import SERVING, Scaling
+from accelbench.schema.vocab import SERVING, Definition, Scaling
 from accelbench.settings.compose import cells_of
-from accelbench.settings.config import DataConfig
-from accelbench.settings.to_cell import cell_and_options, check_limits
+from accelbench.settings.to_cell import cell_and_options
 from settings.composed import merged
 
 
+def cell_of(words):
+    return cell_and_options(merged(*words))[0]
+
+
 def test_the_batch_grows_with_the_devices_only_where_asked():
-    strong, _ = cell_and_options(merged("devices=4"))
-    weak, _ = cell_and_options(merged("devices=4", "scaling=weak"))
+    strong, weak, one = map(cell_of, (["devices=4"], ["devices=4", "scaling=weak"], ["scaling=weak"]))
     assert (strong.batch_size, strong.batch_size_per_device) == (32, 8)
     assert (weak.batch_size, weak.batch_size_per_device) == (128, 32)
-    one, _ = cell_and_options(merged("scaling=weak"))
     assert (one.batch_size, one.scaling) == (32, Scaling.strong)  # nothing to scale: the same cell
 
 
 def test_processes_of_xla_devices_are_pytorchs_and_of_several_devices():
-    several = ("device.name=xla_cpu", "devices=2")
-    assert cell_and_options(merged(*several, "engine.xla_processes=true"))[0].xla_processes
-    assert not cell_and_options(merged(*several))[0].xla_processes
-    for idle in (("device.name=xla_cpu",), ("device.name=cpu", "devices=2")):
-        assert not cell_and_options(merged(*idle, "engine.xla_processes=true"))[0].xla_processes
-    told = "^engine.xla_processes=true: has no effect: it needs engine=pytorch,lightning"
-    with pytest.raises(UserError, match=told):
-        cells_of([merged("engine.name=keras", "engine.xla_processes=true")])
-
-
-CUSTOM = ("model.name=custom", "model.library=custom")
+    asked = [XLA, XLA[:2], XLA[::2], ("device.name=cpu", *XLA[1:])]
+    assert [cell_of(words).xla_processes for words in asked] == [True, False, False, False]
 
 
 SERVED = ("protocol=server", "mode=infer")
-TARGET = ["protocol=target", "target.accuracy=0.9"]
-LOSS = ["protocol=target", "target.value=0.2"]
-GPT2 = ("model.name=gpt2", "model.library=transformers", "data.name=random", "data.pipeline=host")
-GENERATE = (*GPT2, "model.task=causal_lm", "mode=generate")
+TARGET = ("protocol=target", "target.accuracy=0.9")
+LOSS = ("protocol=target", "target.value=0.2")
+RANDOM = ("data.name=random", "data.pipeline=host")
+BERT = ("model.name=bert", "model.library=transformers", "model.task=masked_lm", *RANDOM)
+GENERATE = (*BERT, "model.task=causal_lm", "mode=generate")
 LIT = ("model.name=lightning", "model.library=lightning", "model.target=my.nets.Lit", "data.name=module")
+PETS = ("data.name=folder", "data.path=one/pets", "data.image_size=64")
+ARRAYS = ("data.name=arrays", "data.path=my images.npz")
+XLA = ("device.name=xla_cpu", "devices=2", "engine.xla_processes=true")
 
 
 def test_a_lightning_module_has_a_data_module_or_its_own_loaders_and_settings_of_the_trainer():
-    cell, _ = cell_and_options(merged(*LIT, "data.target=my.data.Data", "trainer.accumulate_grad_batches=4"))
+    cell = cell_of([*LIT, "data.target=my.data.Data", "trainer.accumulate_grad_batches=4"])
     assert (cell.model.definition, cell.data.target) == ("my.nets.Lit", "my.data.Data")
     assert cell.trainer.accumulate_grad_batches == 4
-    alone, _ = cell_and_options(merged(*LIT, "mode=infer", "trainer.gradient_clip_val=1", "model.samples=my.data.num"))
-    assert alone.data.target is None
-    assert alone.trainer == TrainerSettings()  # inference has no gradients
+    alone = cell_of([*LIT, "mode=infer", "trainer.gradient_clip_val=1", "model.samples=my.data.num"])
+    assert (alone.data.target, alone.trainer) == (None, TrainerSettings())  # inference has no gradients
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for folder in ("one/pets", "two/pets"):
+        (tmp_path / folder).mkdir(parents=True)
+    (tmp_path / "my images.npz").touch()
+    (tmp_path / "mine.safetensors").touch()
+    return tmp_path
 
 
 @pytest.mark.parametrize(
     ("settings", "told"),
     [
-        ([*CUSTOM, "model.target=os.system"], "model.target=os.system: os is a module of Python's standard library"),
+        (["engine.name=keras", XLA[-1]], f"{XLA[-1]}: has no effect: it needs engine=pytorch,lightning"),
+        (["model.library=custom", "model.target=os.system"], "model.target=os.system: os is a module of Python's stan"),
         (["model.optimizer=admw"], "model.optimizer=admw: unknown model.optimizer. Did you mean adamw. Choose"),
         ([*LIT, "model.learning_rate=0.1"], "model.learning_rate=0.1: has no effect: it needs model!=lightning"),
-        (["model.library=transformers", "model.task=causal_lm"], "data=mnist: networks of transformers run on random"),
         (["protocol=offline"], "mode=train: protocol=offline serves requests: use mode=infer"),
         ([*SERVED, "server.workers=999"], "server.workers=999: workers share the threads: use at most "),
         ([*SERVED, "server.rate=9"], "server.percentile=99: needs 651 requests, but .* use server.duration_s=73"),
@@ -66,35 +69,40 @@ def test_a_lightning_module_has_a_data_module_or_its_own_loaders_and_settings_of
         ([*LOSS, "target.metric=f1"], "target.metric=f1: unknown target.metric. Choose from: accuracy, loss"),
         (["mode=generate"], "mode=generate: model=mlp is no causal language model: use model=transformers"),
         ([*GENERATE, "generate.new_tokens=1"], "generate.new_tokens: should be `int` >= 2"),
+        ([*BERT[:3]], "data=mnist: networks of transformers run on random"),
+        ([*BERT, "model.batch_args.length=3"], "model.batch_args.length: transformers' batches have only model.batch_"),
+        ([*BERT, "model.batch_args.seq_len=long"], "model.batch_args.seq_len=long: should be a whole number from 1"),
+        ([*BERT, "model.task=null"], "model.task: it is missing. Choose from: classification, masked_lm, causal_lm."),
+        ([*BERT, "model.weights=pretrained"], "model.weights=pretrained: unknown model.weights. Choose from: none, a"),
+        ([*BERT, "model.weights=lost.safetensors"], "model.weights=lost.safetensors: there is no such file$"),
+        ([*BERT, "model.weights=a/b.bin"], "model.weights=a/b.bin: only safetensors .*your-own-network.md shows$"),
+        (["model.args.x=[[.inf]]"], "model.args: should be finite, not "),
+        ([r'model.args.x="a\x1b[2J"'], "model.args: has more than 4000 characters, or characters that can't be shown"),
+        (["model.args.a\udcff=1"], "model.args: has more than 4000 characters, or characters that can't be shown"),
+        (["data.name=folder"], "data.path: it is missing. data=folder needs the path of a folder that has"),
+        ([*PETS, "data.path=nowhere"], "data.path=nowhere: there is no such folder"),
+        ([*PETS, "data.image_size=0"], "data.image_size=0: should be a whole number from 1 to 4096"),
+        ([*ARRAYS, "data.image_size=8"], "data.image_size=8: has no effect: it needs data=folder"),
+        (["data.path=one"], "data.path=one: has no effect: it needs data=folder,arrays"),
     ],
 )
-def test_settings_that_do_not_go_together_are_refused(settings, told):
+def test_settings_that_do_not_go_together_or_what_is_not_there_is_named(here, settings, told):
     with pytest.raises(UserError, match=f"^{told}"):
         cells_of([merged(*settings)])
 
 
 def test_a_target_keeps_what_its_definition_uses():
-    every, whole = (
-        cell_and_options(merged(*TARGET, "target.every=0.5", f"target.definition={word}"))[0].target
-        for word in ("passage", "fixed")
-    )
-    assert (every.every, whole.every) == (0.5, 1.0)
-    loss = cell_and_options(merged("protocol=target", "target.metric=loss", "target.value=0.2"))[0].target
+    every, whole = (cell_of([*TARGET, "target.every=0.5", f"target.definition={word}"]) for word in Definition)
+    assert (every.target.every, whole.target.every) == (0.5, 1.0)
+    loss = cell_of([*LOSS, "target.metric=loss"]).target
     assert [loss.is_met(value) for value in (0.1, 0.2, 0.3, None)] == [True, True, False, False]
-    assert (loss.text, every.text) == ("loss at most 0.2", "accuracy at least 0.9")
-    assert [every.is_met(value) for value in (0.89, 0.9)] == [False, True]
+    assert (loss.text, every.target.text) == ("loss at most 0.2", "accuracy at least 0.9")
+    assert [every.target.is_met(value) for value in (0.89, 0.9)] == [False, True]
 
 
 def test_a_protocol_that_serves_keeps_what_it_uses_and_max_batch_is_the_batch():
-    asked = (
-        "mode=infer",
-        "server.rate=70",
-        "server.max_delay_ms=3",
-        "server.max_batch=16",
-        "breakdown_s=0",
-        "threads=2",
-    )
-    found = {word: cell_and_options(merged(f"protocol={word}", *asked, "server.workers=2"))[0] for word in SERVING}
+    asked = ["server.rate=70", "server.max_delay_ms=3", "server.max_batch=16", "breakdown_s=0", "threads=2"]
+    found = {word: cell_of([f"protocol={word}", "mode=infer", "server.workers=2", *asked]) for word in SERVING}
     assert found["server"].server == Server(rate=70, max_delay_ms=3, workers=2)
     assert found["multi_stream"].server == Server(max_delay_ms=3, workers=2)
     assert found["offline"].server == Server(workers=2)
@@ -104,89 +112,12 @@ def test_a_protocol_that_serves_keeps_what_it_uses_and_max_batch_is_the_batch():
     assert {each.breakdown_s for each in found.values()} == {RunSettings.breakdown_s}
 
 
-@pytest.mark.parametrize(
-    ("arguments", "told"),
-    [
-        ({"x": [[float("inf")]]}, "model.args: should be finite, not "),
-        ({"x": "a\x1b[2J"}, "model.args: has more than 4000 characters, or characters that can't be shown"),
-        ({"a\udcff": 1}, "characters that can't be shown"),
-    ],
-)
-def test_an_argument_that_no_record_could_keep_is_refused(arguments, told):
-    run = merged()
-    run = replace(run, model=replace(run.model, args=arguments))
-    with pytest.raises(UserError, match=told):
-        check_limits(run)
-
-
-def checked(*settings):
-    bert = ("model.name=bert", "model.library=transformers", "model.task=masked_lm")
-    return cell_and_options(merged(*bert, "data.name=random", "data.pipeline=host", *settings))[0].model
-
-
-@pytest.mark.parametrize(
-    ("setting", "told"),
-    [
-        ("model.batch_args.length=3", "model.batch_args.length: transformers' batches have only model.batch_args.s"),
-        ("model.batch_args.seq_len=long", "model.batch_args.seq_len=long: should be a whole number from 1 to"),
-        ("model.task=null", "model.task: it is missing. Choose from: classification, masked_lm, causal_lm."),
-        ("model.weights=pretrained", "model.weights=pretrained: unknown model.weights. Choose from: none, a file"),
-    ],
-)
-def test_a_setting_that_transformers_lacks_is_refused(setting, told):
-    with pytest.raises(UserError, match=f"^{told}"):
-        checked(setting)
-
-
-def test_the_path_of_weights_is_relative_to_where_the_user_is(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    with pytest.raises(UserError, match=r"^model.weights=mine.safetensors: there is no such file$"):
-        checked("model.weights=mine.safetensors")
-    (tmp_path / "mine.safetensors").write_bytes(b"")
-    assert checked("model.weights=mine.safetensors").weights == str(tmp_path / "mine.safetensors")
-
-
-def test_a_file_of_torch_load_is_refused_with_where_to_read_how_to_convert_it():
-    with pytest.raises(UserError, match="^model.weights=some/mine.bin: only safetensors .*your-own-network.md shows$"):
-        checked("model.weights=some/mine.bin")
-
-
-def named(name, path, image_size=None):
-    settings = {"path": path, "image_size": image_size}
-    words = tuple(f"data.{key}={value}" for key, value in settings.items() if value is not None)
-    (cell,), _ = cells_of([replace(merged(), data=DataConfig(name=name, **settings), words=words)])
-    return cell.data
-
-
-@pytest.fixture
-def here(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    for folder in ("one/pets", "two/pets"):
-        (tmp_path / folder).mkdir(parents=True)
-    (tmp_path / "my images.npz").write_bytes(b"")
-    return tmp_path
-
-
-def test_data_are_named_after_where_they_are(here):
-    one, two, small = (named("folder", *given) for given in (("one/pets", 64), ("two/pets", 64), ("one/pets", 32)))
-    assert one.path == str(here / "one" / "pets")
-    assert one.args == {"image_size": 64}
+def test_data_are_named_after_where_they_are_and_paths_are_relative_to_where_the_user_is(here):
+    changes = ([], ["data.path=two/pets"], ["data.image_size=32"], [f"data.path={here}/one/pets/../pets"])
+    one, two, small, again = (cell_of([*PETS, *each]).data for each in changes)
+    assert (one.path, one.args) == (str(here / "one/pets"), {"image_size": 64})
     assert len({one.name, two.name, small.name}) == 3
     assert all(each.name.startswith("pets-") for each in (one, two, small))
-    assert named("folder", str(here / "one" / "pets" / ".." / "pets"), 64).name == one.name
-    assert named("arrays", "my images.npz").name.startswith("my_images-")
-
-
-@pytest.mark.parametrize(
-    ("given", "told"),
-    [
-        (("folder", None, 64), "data.path: it is missing. data=folder needs the path of a folder that has"),
-        (("folder", "nowhere", 64), "data.path=nowhere: there is no such folder"),
-        (("folder", "one", 0), "data.image_size=0: should be a whole number from 1 to 4096"),
-        (("arrays", "my images.npz", 8), "data.image_size=8: has no effect: it needs data=folder"),
-        (("mnist", "one"), "data.path=one: has no effect: it needs data=folder,arrays"),
-    ],
-)
-def test_a_mistake_is_one_sentence_that_names_the_setting(here, given, told):
-    with pytest.raises(UserError, match=f"^{told}"):
-        named(*given)
+    assert again.name == one.name
+    assert cell_of(ARRAYS).data.name.startswith("my_images-")
+    assert cell_of([*BERT, "model.weights=mine.safetensors"]).model.weights == str(here / "mine.safetensors")
