@@ -19,10 +19,8 @@ STEPS = make_cell(protocol=Protocol.steps, steps=100)
 def finished(cell, took_s, at_s=0, machine=MACHINE):
     """The record of a cell that was asked for `at_s` after nine, and waited 8 s for its host."""
     system = SystemSeries(started_boot_s=60.0, t_s=[0.0, took_s])
-    started_at = f"2026-11-20T09:00:{at_s:02}+00:00"
-    return make_record(
-        cell, wall_s=8.0 + took_s, started_at=started_at, environment={"machine": machine}, system=system
-    )
+    when = {"wall_s": 8.0 + took_s, "started_at": f"2026-11-20T09:00:{at_s:02}+00:00"}
+    return make_record(cell, environment={"machine": machine}, system=system, **when)
 
 
 def seconds(evidence, cell):

@@ -87,7 +87,7 @@ def test_a_folder_without_init_is_refused_where_another_interpreter_has_a_packag
         (
             "import importlib\nNet = importlib.import_module('help' + 'er').Net",
             True,
-        ),  # it does not name what it imports
+        ),  # names nothing
     ],
 )
 def test_what_a_module_imports_or_may_import_belongs_to_the_code(folder, text, belongs):

@@ -62,13 +62,8 @@ def test_data_that_no_network_takes_is_refused_and_beside_others_a_network_is_sk
 
 def test_the_identity_holds_what_a_number_depends_on():
     cell, other_data = make_cell(), replace(DATA, digest="e" * 64)
-    parts = [
-        (cell, DATA),
-        (make_cell(seed=1), DATA),
-        (cell, other_data),
-        (cell, DATA, {**FINGERPRINT, "code": "0ther"}),
-    ]
-    found = {identity(*each) for each in parts}
+    other_code = identity(cell, environment={**FINGERPRINT, "code": "0ther"})
+    found = {identity(cell), identity(make_cell(seed=1)), identity(cell, other_data), other_code}
     assert len(found) == 4
     assert identity(make_cell(suite="another")) in found
 
