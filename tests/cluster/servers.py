@@ -2,10 +2,10 @@
 
     servers.py up | down
 
-They listen on the loopback only, work in `FOLDER`, and run as daemons until `down`.
+Its daemons listen on the loopback only, and work in `FOLDER`.
 """
 
-import json
+import contextlib
 import os
 import secrets
 import shutil
@@ -16,104 +16,63 @@ import time
 from pathlib import Path
 
 FOLDER = Path("/var/tmp/accelbench-cluster")
-TEMPLATE = Path(__file__).with_name("slurm.conf")
-ENVIRONMENT = {"SLURM_CONF": str(FOLDER / "slurm.conf")}  # with which clients find the servers
-STATE = FOLDER / "servers.json"  # the processes, and where clients find the servers
-PACKAGES = ("slurm-wlm", "munge")
+CONF = FOLDER / "slurm.conf"
+ENVIRONMENT = {"SLURM_CONF": str(CONF)}  # with which clients find the servers
 NODES = ("node1", "node2")
 PORTS = {"slurmctld": 17817, "node1": 17818, "node2": 17819}
-LOOPBACK = "127.0.0.1"
+PROGRAMS = ("slurmctld", "slurmd", "munged", "sbatch")
 PATIENCE_S = 60.0
-DAEMONS = []  # kept, since Python warns of a process that is forgotten while it runs
 
 
 def up() -> None:
-    """Starts what does not run yet, and waits until it answers."""
-    _check_system()
-    if STATE.exists():
+    """Starts the daemons, and waits until they answer."""
+    if os.geteuid() != 0 or not Path("/etc/debian_version").exists():
+        sys.exit("make cluster-up: starts Slurm, so it needs root on Debian; nothing was changed")
+    if any(shutil.which(name) is None for name in PROGRAMS):
+        sys.exit("make cluster-up: apt-get install -y slurm-wlm munge")
+    if FOLDER.exists():
         print("The cluster is up already: `make cluster-down` stops it.")
         return
-    FOLDER.mkdir(mode=0o755, exist_ok=True)
-    processes = {}
-    try:
-        _start_munge(processes)
-        _start_slurm(processes)
-    finally:
-        STATE.write_text(json.dumps({"processes": processes, "environment": ENVIRONMENT}, indent=1))
-    print(f"Slurm runs (sinfo with SLURM_CONF={FOLDER}/slurm.conf); files: {FOLDER}")
-
-
-def _start_munge(processes: dict[str, int]) -> None:
-    folder = FOLDER / "munge"
-    folder.mkdir(mode=0o755, exist_ok=True)
-    (folder / "key").write_bytes(secrets.token_bytes(128))
-    (folder / "key").chmod(0o400)
-    flags = [f"--key-file={folder}/key", f"--socket={folder}/socket", f"--pid-file={folder}/pid"]
-    flags += [f"--log-file={folder}/log", f"--seed-file={folder}/seed", "--force", "--foreground"]
-    processes["munged"] = _daemon("munged", ["munged", *flags])
-    _wait("munge", ["munge", "-n", "-S", f"{folder}/socket"])
-
-
-def _start_slurm(processes: dict[str, int]) -> None:
-    conf = FOLDER / "slurm.conf"
+    names = ["munge", "slurmctld", *(f"slurmd-{node}" for node in NODES)]
+    for name in names:
+        (FOLDER / name).mkdir(mode=0o755, parents=True)
+    key = FOLDER / "munge" / "key"
+    key.touch(mode=0o600)
+    key.write_bytes(secrets.token_bytes(128))
+    munge = [f"--{name}-file={FOLDER}/munge/{name}" for name in ("key", "log", "seed")]
+    _start("munged", *munge, f"--pid-file={FOLDER}/munged.pid", f"--socket={FOLDER}/munge/socket", "--force")
     host = os.uname().nodename.partition(".")[0]
-    text = TEMPLATE.read_text().format(host=host, loopback=LOOPBACK, folder=FOLDER, cpus=os.cpu_count(), **PORTS)
-    conf.write_text(text)
-    for name in ("slurmctld", *(f"slurmd-{node}" for node in NODES)):
-        (FOLDER / name).mkdir(mode=0o755, exist_ok=True)
-    processes["slurmctld"] = _daemon("slurmctld", ["slurmctld", "-D", "-f", str(conf)])
+    template = Path(__file__).with_name("slurm.conf").read_text()
+    CONF.write_text(template.format(host=host, loopback="127.0.0.1", folder=FOLDER, cpus=os.cpu_count(), **PORTS))
+    _start("slurmctld")
     for node in NODES:
-        processes[node] = _daemon(node, ["slurmd", "-D", "-N", node, "-f", str(conf)])
-    idle = f"test $(sinfo --noheader --format=%T --Node | grep -c idle) = {len(NODES)}"
-    _wait("Slurm", ["bash", "-c", idle])
-
-
-def _check_system() -> None:
-    """Exits with a message where the cluster can't be started."""
-    if os.geteuid() != 0 or not Path("/etc/debian_version").exists():
-        sys.exit("make cluster-up: installs and starts Slurm, so it needs root on Debian; nothing was changed")
-    programs = ("slurmctld", "slurmd", "munged", "sbatch")
-    if any(shutil.which(name) is None for name in programs):
-        sys.exit(f"make cluster-up: apt-get install -y {' '.join(PACKAGES)}")
-
-
-def _daemon(name: str, command: list[str]) -> int:
-    with (FOLDER / f"{name}.out").open("ab") as log:
-        variables = {**os.environ, **ENVIRONMENT}
-        process = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True, env=variables, cwd="/"
-        )
-    DAEMONS.append(process)
-    return process.pid
-
-
-def _wait(name: str, command: list[str]) -> None:
+        _start("slurmd", "-N", node)
     deadline = time.monotonic() + PATIENCE_S
-    variables = {**os.environ, **ENVIRONMENT}
-    while subprocess.run(command, capture_output=True, env=variables, check=False).returncode:
+    idle = ["bash", "-c", f"test $(sinfo --noheader --format=%T --Node | grep -c idle) = {len(NODES)}"]
+    while subprocess.run(idle, capture_output=True, env=os.environ | ENVIRONMENT).returncode:
         if time.monotonic() > deadline:
-            sys.exit(f"make cluster-up: {name} does not answer; its logs are in {FOLDER}: then `make cluster-down`")
+            sys.exit(f"make cluster-up: Slurm does not answer; its logs are in {FOLDER}: then `make cluster-down`")
         time.sleep(0.2)
+    print(f"Slurm runs (sinfo with SLURM_CONF={CONF}); files: {FOLDER}")
+
+
+def _start(*command: str) -> None:
+    """Starts a daemon, which goes to the background by itself."""
+    subprocess.run(command, check=True, env=os.environ | ENVIRONMENT, cwd="/")
 
 
 def down() -> None:
-    """Ends the servers and removes their files."""
-    if STATE.exists():
-        for pid in reversed(json.loads(STATE.read_text())["processes"].values()):
-            end(pid)
+    """Ends the daemons and what they have started, and removes their files."""
+    groups = set()
+    for path in FOLDER.glob("*.pid"):
+        with contextlib.suppress(ProcessLookupError):
+            groups.add(os.getpgid(int(path.read_text())))
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        for group in groups:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(group, number)
+        time.sleep(2.0)
     shutil.rmtree(FOLDER, ignore_errors=True)
-
-
-def end(pid: int, number: int = signal.SIGTERM) -> None:
-    """Ends a daemon, with what it has started, and waits until it is gone."""
-    for signal_number in (number, signal.SIGKILL):
-        try:
-            os.killpg(pid, signal_number)
-        except ProcessLookupError:
-            return
-        deadline = time.monotonic() + 10
-        while time.monotonic() < deadline and Path(f"/proc/{pid}").exists():
-            time.sleep(0.1)
 
 
 if __name__ == "__main__":

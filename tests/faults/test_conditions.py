@@ -16,12 +16,11 @@ from fakes import TESTS, give_ceilings, make_project
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(1200)]
 
-ROOT = TESTS.parent
-ODD = "pfad mit ümlaut 'x' und \"y\""
 TINY = ["model=mlp", "model.args.widths=[8]", "data=mnist", "mode=infer", "device=cpu", "batch_size=8", "tracking=none"]
 TINY += ["window.measure_s=0.05", "window.warmup_s=0.02", "window.latency_s=0.05"]
 TINY += ["window.block_s=0.01", "breakdown_s=0"]
 NOBODY = 54_321  # a user without an entry in /etc/passwd
+NO_HOME = {"HOME": "/nonexistent"}
 is_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to become another user")
 
 
@@ -35,16 +34,15 @@ def template(tmp_path_factory):
 
 @pytest.fixture
 def project(template, tmp_path):
-    return Path(shutil.copytree(template, tmp_path / ODD))
+    return Path(shutil.copytree(template, tmp_path / "pfad mit ümlaut 'x' und \"y\""))
 
 
-def accelbench(project, *words, status=0, prefix=(), without=(), **options):
+def accelbench(project, *words, status=0, prefix=(), environment=None, **options):
     """Runs a command in `project`, which ends with this status and without a traceback; what it printed."""
-    environment = {name: value for name, value in os.environ.items() if name not in ("MLFLOW_TRACKING_URI", *without)}
-    environment |= {"PYTHONPATH": str(ROOT / "src")} | options.pop("environment", {})
+    variables = {**os.environ, "PYTHONPATH": str(TESTS.parent / "src"), **(environment or {})}
     outputs = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True, "errors": "replace"} | options
     command = [*prefix, sys.executable, "-m", "accelbench.cli", *words]
-    done = subprocess.run(command, cwd=project, env=environment, timeout=600, **outputs)
+    done = subprocess.run(command, cwd=project, env=variables, timeout=600, **outputs)
     shown = f"{done.stdout or ''}{done.stderr or ''}"
     assert done.returncode == status, shown
     assert "Traceback" not in shown
@@ -52,7 +50,6 @@ def accelbench(project, *words, status=0, prefix=(), without=(), **options):
 
 
 def is_measured(folder):
-    """Whether all cells of the plan in `folder` are ok."""
     found = list(read_planned(folder))
     return bool(found) and all(each.status == Status.ok for each in found)
 
@@ -62,8 +59,8 @@ def as_nobody():
 
     If only root may enter the folder of Python, as in root's home, the user may read everything, and write nothing.
     """
-    python = Path(sys.executable).resolve()
-    may_enter = all(folder.stat().st_mode & 1 for folder in [*python.parents, *ROOT.parents])
+    folders = [*Path(sys.executable).resolve().parents, *TESTS.parents]
+    may_enter = all(folder.stat().st_mode & 1 for folder in folders)
     reads = [] if may_enter else ["--inh-caps=+dac_read_search", "--ambient-caps=+dac_read_search"]
     return ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups", *reads]
 
@@ -76,9 +73,8 @@ def give(path, user):
 
 @is_root
 def test_a_user_without_a_name_or_a_home_who_hides_files(project):
-    """In a container, a user may have a number alone."""
     give(project, NOBODY)
-    options = {"prefix": as_nobody(), "umask": 0o077, "environment": {"HOME": "/nonexistent", "LANG": "C"}}
+    options = {"prefix": as_nobody(), "umask": 0o077, "environment": NO_HOME | {"LANG": "C"}}
     for words in (["plan", *TINY], [*TINY, "tracking=mlflow", "out=runs/a"], ["best", "runs/a"], ["report", "runs/a"]):
         accelbench(project, *words, **options)
     assert accelbench(project, "sync", **options) == "MLflow: 0 runs delivered.\n"
@@ -88,12 +84,12 @@ def test_a_user_without_a_name_or_a_home_who_hides_files(project):
 @is_root
 def test_a_checkout_that_can_not_be_written(project):
     give(project, 0)
-    options = {"prefix": as_nobody(), "environment": {"HOME": "/nonexistent"}}
+    options = {"prefix": as_nobody(), "environment": NO_HOME}
     accelbench(project, "plan", *TINY, **options)
     shown = accelbench(project, *TINY, "out=runs/a", status=2, **options)
     assert shown.startswith("accelbench: out=runs/a: not writable (Permission denied)")
     (project / "runs").mkdir()
-    os.chown(project / "runs", NOBODY, NOBODY)
+    give(project / "runs", NOBODY)
     shown = accelbench(project, *TINY, "tracking=mlflow", "out=runs/a", **options)
     assert "MLflow lacks runs (mlflow.lock: not writable (Permission denied))" in " ".join(shown.split())
     assert is_measured(project / "runs/a")

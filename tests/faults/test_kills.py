@@ -3,35 +3,145 @@
 FAULTS_SEED chooses the kills; else they are others each time.
 """
 
-import copy
+import contextlib
 import fcntl
+import json
+import os
 import random
+import re
 import signal
+import subprocess
+import sys
 import time
 from collections import Counter
+from dataclasses import replace
+from pathlib import Path
 
 import psutil
 import pytest
 
-from accelbench.schema import record
+from accelbench.errors import UserError
+from accelbench.project import PLAN, RECORDS
+from accelbench.schema import record as records
 from accelbench.schema.vocab import Status
-from fakes import make_project
-from faults.beds import OUT, SEED, Bed, Sweeper, is_true, wrong_runs
+from accelbench.sinks.mlflow_fields import start_ms
+from fakes import blocks_of, make_measurement, make_project
 
+SEED = int(os.environ.get("FAULTS_SEED") or random.randrange(1000))
+COMMAND = Path(__file__).with_name("command.py")
 NUM_CELLS = 40
-SIZES = range(1, NUM_CELLS + 1)
+SIZES = [*range(1, NUM_CELLS + 1)]
 # What befalls a process, and how many of the kills.
 KILLED = {"sweep": 10, "host": 6, "forkserver": 5, "cell": 6, "tracker": 2}
 STOPPED = {"cell": 2, "forkserver": 1, "host": 1, "sweep": 1}
 KILLS = {(name, signal.SIGKILL): num for name, num in KILLED.items()}
 KILLS |= {(name, signal.SIGSTOP): num for name, num in STOPPED.items()}
-LONGEST_WAIT_S = 0.8  # until the next kill; a sweep starts in half of it
+LONGEST_WAIT_S = 0.8  # until the next kill
 STOPPED_S = 1.0  # for how long a sweep is stopped; other processes stay so
+PATIENCE_S = 120.0
+ENDS_S = 15.0  # until all processes of a killed sweep must have ended
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(1800)]
 
 
-def role_of(process: psutil.Process) -> str | None:
+class Bed:
+    """A project and a temporary folder, both in `watched`, and sweeps in it."""
+
+    def __init__(self, folder, tracking="none"):
+        self.folder, self.tracking, self.watched = folder, tracking, folder / "in"
+        self.project, self.scratch = make_project(self.watched / "project"), self.watched / "tmp"
+        self.scratch.mkdir()
+
+    def start(self, *words, out="runs/faults"):
+        """Starts a command, and waits until it begins."""
+        job = {"words": words or ["run", f"out={out}"], "out": out, "tracking": self.tracking}
+        job |= {"num": NUM_CELLS, "timeout_s": 3.0}
+        variables = {name: value for name, value in os.environ.items() if name != "MLFLOW_TRACKING_URI"}
+        variables |= {"FAULTS_BED": str(self.watched), "TMPDIR": str(self.scratch)}
+        variables["ACCELBENCH_LOCK"] = str(self.watched)
+        output = self.folder / f"output-{time.monotonic_ns()}"
+        with output.open("wb") as file:
+            options = {"stdin": subprocess.DEVNULL, "stdout": file, "stderr": file, "env": variables}
+            process = subprocess.Popen([sys.executable, COMMAND, json.dumps(job)], cwd=self.project, **options)
+        process.output = output
+        while not output.read_text() and process.poll() is None:
+            time.sleep(0.01)
+        return process
+
+    def end(self, process, codes=(0,)):
+        """Waits for the end of a command."""
+        code, printed = process.wait(PATIENCE_S), process.output.read_text(errors="replace")
+        assert code in codes, printed
+        assert "Traceback" not in printed
+        assert "not a readable record" not in printed
+        return code
+
+    def run(self, *words, **options):
+        self.end(self.start(*words, **options))
+
+    def records(self, out="runs/faults"):
+        """The records that can be read, each of which is true, by batch size."""
+        found = {}
+        for path in (self.project / out).glob(RECORDS):
+            with contextlib.suppress(UserError):
+                record = records.read(path)
+                assert is_true(record)
+                found[record.cell.batch_size] = record
+        return found
+
+    def processes(self):
+        """Those that the sweeps started and that still run; not the sweep itself, if it runs."""
+        found = []
+        for process in psutil.process_iter():
+            with contextlib.suppress(OSError):
+                variables = Path(f"/proc/{process.pid}/environ").read_bytes().split(b"\0")
+                if f"FAULTS_BED={self.watched}".encode() in variables and str(COMMAND) not in process.cmdline():
+                    found.append(process)
+        return found
+
+    def all_end(self):
+        deadline = time.monotonic() + ENDS_S
+        while (left := self.processes()) and time.monotonic() < deadline:
+            time.sleep(0.02)
+        for process in left:
+            process.kill()
+        return not left
+
+    def left_behind(self, out):
+        """Files that no sweep should leave, once what killed processes were writing is old enough to be removed."""
+        for path in self.watched.rglob(".accelbench-*"):
+            os.utime(path, (0, 0))
+        self.run(out=out)
+        wanted = {PLAN, ".hydra", *(path.name for path in (self.project / out).glob(RECORDS))}
+        found = [path for path in (self.project / out).iterdir() if path.name not in wanted]
+        # Python's tempfile writes a file to try a folder; what it leaves when it is killed then has no name of ours.
+        return found + [path for path in self.scratch.iterdir() if not re.fullmatch("[a-z0-9_]{8}", path.name)]
+
+    def wrong_runs(self, outs):
+        """What the store should not have: not one finished run for each record, or one of another that does not end."""
+        from mlflow import MlflowClient
+
+        client = MlflowClient(f"sqlite:///{self.project}/mlflow.db")
+        experiment = client.get_experiment_by_name("accelbench/test").experiment_id
+        found = client.search_runs([experiment], "tags.record != ''", max_results=10_000)
+        runs = [((run.data.tags["record"], run.info.start_time), run.info.status) for run in found]
+        wanted = {(record.name, start_ms(record)) for out in outs for record in self.records(out).values()}
+        delivered = Counter(key for key, status in runs if status == "FINISHED")
+        # Those of a cell that failed and was measured again.
+        unfinished = [run for run in runs if run[0] not in wanted and run[1] not in ("FINISHED", "KILLED", "FAILED")]
+        return [key for key in wanted if delivered[key] != 1] + unfinished
+
+
+def is_true(record):
+    """Whether it is what the engine `fakes` measures, or a failure with a reason and without numbers."""
+    if record.status == Status.ok:
+        found = record.measurement and replace(record.measurement, allocator=None, allocator_library=None, checked=[])
+        return found == make_measurement(blocks=blocks_of(record.cell)) and record.reason is None
+    is_failure = record.status in (Status.failed, Status.killed, Status.timeout)
+    return is_failure and bool(record.reason) and record.measurement is None
+
+
+def role_of(process):
     """Which of a sweep's processes this one is; None if it has ended."""
     try:
         words, words_of_parent = (" ".join(each.cmdline()) for each in (process, process.parent()))
@@ -42,11 +152,11 @@ def role_of(process: psutil.Process) -> str | None:
     return "tracker" if "resource_tracker" in words else "host"
 
 
-def strike(bed: Bed, sweep: int, role: str, number: int) -> bool:
+def strike(bed, sweep, role, number):
     """Sends the signal to a process of this role; False if there was none."""
     try:
         if role == "sweep":
-            victim = psutil.Process(sweep)
+            victim = psutil.Process(sweep.pid)
         else:
             victim = next(process for process in bed.processes() if role_of(process) == role)
         victim.send_signal(number)
@@ -58,9 +168,9 @@ def strike(bed: Bed, sweep: int, role: str, number: int) -> bool:
     return True
 
 
-def disturb(bed: Bed, sweep: int, kills: list, generator: random.Random) -> bool:
+def disturb(bed, sweep, kills, generator):
     """Kills processes of a sweep until it ends; whether it was killed itself."""
-    while kills and psutil.pid_exists(sweep):
+    while kills and sweep.poll() is None:
         time.sleep(generator.uniform(0, LONGEST_WAIT_S))
         role, number = kills.pop()
         if not strike(bed, sweep, role, number):
@@ -76,58 +186,40 @@ def test_a_sweep_survives_kills_of_all_its_processes(tmp_path, capsys):
     kills = [kill for kill, num in KILLS.items() for _ in range(num)]
     generator.shuffle(kills)
     ends, outs, start = Counter(), [], time.monotonic()
-    with Sweeper("mlflow") as sweeper:
-        bed = Bed(make_project(tmp_path / "made"), tmp_path / "bed", sweeper, "mlflow")
-        while kills:
-            outs.append(out := f"runs/kills{len(outs)}")
-            code = None
-            while code != 0:
-                sweep = bed.start(SIZES, out=out, fault="last", cell_timeout_s=3.0, timeout_s=120.0)
-                is_killed = disturb(bed, sweep, kills, generator)
-                code, printed = bed.wait()
-                ends[code] += 1
-                assert code in ((0, 1, -9) if is_killed else (0, 1)), printed
-                assert "Traceback" not in printed
-                found = bed.records(out)
-                assert all(map(is_true, found.values()))
-                assert len(found) == len(bed.files(out))
-            assert sorted(found) == list(SIZES)
-            assert {each.status for each in found.values()} == {Status.ok}
-            assert bed.left_running() == []
-            bed.let_an_hour_pass()
-            assert bed.run(SIZES, out=out, fault="last")[0] == 0
-            assert bed.left_behind(out) == []
-        code, printed = bed.run([], words=["sync"])
-        assert code == 0, printed
+    bed = Bed(tmp_path, "mlflow")
+    while kills:
+        outs.append(out := f"runs/kills{len(outs)}")
+        code = None
+        while code != 0:
+            sweep = bed.start(out=out)
+            is_killed = disturb(bed, sweep, kills, generator)
+            code = bed.end(sweep, codes=(0, 1, -9) if is_killed else (0, 1))
+            ends[code] += 1
+            found = bed.records(out)
+            assert len(found) == len([*(bed.project / out).glob(RECORDS)])
+        assert sorted(found) == SIZES
+        assert {each.status for each in found.values()} == {Status.ok}
+        assert bed.all_end()
+        assert bed.left_behind(out) == []
+    bed.run("sync")
     with capsys.disabled():
         print(f"seed {SEED}: {len(outs)} sweeps of {NUM_CELLS} cells, {dict(ends)}, {time.monotonic() - start:.0f} s")
-    assert wrong_runs(bed, *outs) == []
+    assert bed.wrong_runs(outs) == []
     for path in bed.watched.rglob("*.lock"):
         with path.open() as file:  # nobody holds it
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 def test_who_reads_while_a_sweep_measures_sees_whole_records_alone(tmp_path):
-    with Sweeper() as sweeper, Sweeper() as other:
-        bed = Bed(make_project(tmp_path / "made"), tmp_path / "bed", sweeper)
-        reader = copy.copy(bed)
-        reader.sweeper, reader.output = other, tmp_path / "read"
-        reader.output.touch()
-        bed.start(SIZES, fault="last")
-        deadline = time.monotonic() + 60
-        while len(bed.files()) < len(SIZES):
-            assert time.monotonic() < deadline
-            for words in (["best", OUT], ["merge", OUT, "--into", "merged"], ["report", OUT]) if bed.files() else ():
-                code, printed = reader.run([], words=words)
-                assert "Traceback" not in printed
-                assert code == 0, printed
-                assert "not a readable record" not in printed
-        code, printed = bed.wait()
-        assert code == 0, printed
-        found = bed.records()
-        assert sorted(found) == list(SIZES)
-        assert all(map(is_true, found.values()))
-        code, printed = reader.run([], words=["merge", OUT, "--into", "merged"])
-        assert code == 0, printed
-        merged = [record.read(path) for path in bed.project.glob("merged/*/*-*.json")]
-        assert {each.name: each for each in merged} == {each.name: each for each in found.values()}
+    bed, reads = Bed(tmp_path), (["best"], ["merge", "--into", "merged"], ["report"])
+    sweep = bed.start()
+    while sweep.poll() is None:
+        if bed.records():
+            for process in [bed.start(*words, "runs/faults") for words in reads]:
+                bed.end(process)
+    bed.end(sweep)
+    found = bed.records()
+    assert sorted(found) == SIZES
+    bed.run("merge", "runs/faults", "--into", "merged")
+    merged = [records.read(path) for path in bed.project.glob("merged/*/*-*.json")]
+    assert {each.name: each for each in merged} == {each.name: each for each in found.values()}

@@ -42,9 +42,7 @@ IgnoresInput = having(Plain, lambda self, x: plain(self, torch.ones_like(x)))
 Detaches = having(Plain, lambda self, x: self.head(self.body(x).detach()))
 
 
-class HalfInBuffer(Plain):
-    """Computes its head in bf16, and adds to a tensor that it made in the first step."""
-
+class HalfInBuffer(Plain):  # computes its head in bf16, and adds to a tensor that it made in the first step
     total = None
 
     def forward(self, x):
@@ -54,9 +52,7 @@ class HalfInBuffer(Plain):
         return output
 
 
-class KeepsFeatures(Deep):
-    """Keeps the features of the first batch of each new size in an attribute."""
-
+class KeepsFeatures(Deep):  # keeps the features of the first batch of each new size in an attribute
     kept = None
 
     def features(self, x):
@@ -76,9 +72,7 @@ class KeepsOneSize(KeepsFeatures):
         return self.body(x) if is_other else super().features(x)
 
 
-class KeepsInBuffer(KeepsFeatures):
-    """The same, into an output buffer of its own."""
-
+class KeepsInBuffer(KeepsFeatures):  # the same, into an output buffer of its own
     def __init__(self):
         super().__init__()
         self.register_buffer("out", torch.empty(0), persistent=False)
@@ -90,9 +84,7 @@ class KeepsInBuffer(KeepsFeatures):
         return self.out.copy_(answer)
 
 
-class KeepsUnseeded(KeepsFeatures):
-    """The same, with weights that no seed decides."""
-
+class KeepsUnseeded(KeepsFeatures):  # the same, with weights that no seed decides
     def __init__(self):
         super().__init__()
         generator = np.random.default_rng()
@@ -129,9 +121,7 @@ class StaysInEval(having(Plain, drop=lambda: nn.Dropout(0.5))):
         return self.head(self.drop(self.body(x)))
 
 
-class NumpysThreads(Plain):
-    """Multiplies by NumPy, whose threads nobody has counted."""
-
+class NumpysThreads(Plain):  # multiplies by NumPy, whose threads nobody has counted
     def __init__(self):
         super().__init__()
         self.table = np.random.default_rng(0).normal(0, 0.04, (1024, 1024)).astype("float32")

@@ -132,9 +132,7 @@ class AccumulatesByHand(Manual):
             optimizer.zero_grad()
 
 
-class FineTunes(Lit):
-    """Its optimiser has the weights of the head; the others are frozen."""
-
+class FineTunes(Lit):  # its optimiser has the weights of the head; the others are frozen
     def __init__(self):
         super().__init__()
         self.net.body.requires_grad_(False)
@@ -143,9 +141,7 @@ class FineTunes(Lit):
         return torch.optim.SGD(self.net.head.parameters(), lr=0.1)
 
 
-class TakesOut(Lit):
-    """Takes the target out of its batch."""
-
+class TakesOut(Lit):  # takes the target out of its batch
     def training_step(self, batch, batch_idx):
         target = batch.pop("target")
         return functional.mse_loss(self(**batch), target)

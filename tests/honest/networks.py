@@ -114,9 +114,7 @@ def having(base, forward=None, **parts):
     return type("Made", (base,), {"__init__": __init__, "__module__": __name__, "forward": forward or base.forward})
 
 
-class Plain(nn.Module):
-    """A perceptron, from which those below differ in one place."""
-
+class Plain(nn.Module):  # a perceptron, from which those below differ in one place
     def __init__(self):
         super().__init__()
         self.body = nn.Sequential(nn.Linear(WIDTH, 64), nn.Tanh(), nn.Linear(64, WIDTH), nn.Tanh())
@@ -129,9 +127,7 @@ class Plain(nn.Module):
 plain = Plain.forward
 
 
-class RotaryTable(nn.Module):
-    """Attention whose positions are turns by complex numbers in a buffer."""
-
+class RotaryTable(nn.Module):  # attention whose positions are turns by complex numbers in a buffer
     def __init__(self):
         super().__init__()
         speeds = 100.0 ** -torch.linspace(0, 1, WIDTH // 2)
@@ -150,9 +146,7 @@ class RotaryTable(nn.Module):
         return self.head(mixed.mean(1))
 
 
-class TurnsAnew(RotaryTable):
-    """Makes its turns in each step, in PyTorch's default format."""
-
+class TurnsAnew(RotaryTable):  # makes its turns in each step, in PyTorch's default format
     def turned(self, x):
         speeds = 100.0 ** (-torch.arange(0, WIDTH, 2) / WIDTH)
         angles = torch.outer(torch.arange(x.shape[1]) / 1, speeds)
@@ -160,9 +154,7 @@ class TurnsAnew(RotaryTable):
         return super().turned(x)
 
 
-class ComplexLayers(nn.Module):
-    """All complex: inputs, weights and output."""
-
+class ComplexLayers(nn.Module):  # all complex: inputs, weights and output
     def __init__(self):
         super().__init__()
         self.first = nn.Linear(WIDTH, WIDTH, dtype=torch.complex64)
@@ -173,9 +165,7 @@ class ComplexLayers(nn.Module):
         return self.second(torch.polar(z.abs().tanh(), z.angle()))
 
 
-class Tied(nn.Module):
-    """One weight has two names."""
-
+class Tied(nn.Module):  # one weight has two names
     def __init__(self):
         super().__init__()
         self.embedding, self.out = nn.Embedding(100, WIDTH), nn.Linear(WIDTH, 100, bias=False)
@@ -185,9 +175,7 @@ class Tied(nn.Module):
         return self.out(self.embedding(words).tanh())
 
 
-class Parametrised(Plain):
-    """Its weights are computed from others: a direction and a length, or with a norm of 1."""
-
+class Parametrised(Plain):  # its weights are computed from others: a direction and a length, or with a norm of 1
     def __init__(self):
         super().__init__()
         self.body[0] = nn.utils.parametrizations.weight_norm(self.body[0])
@@ -200,14 +188,8 @@ HidesTokens = having(Tied, lambda self, words: Tied.forward(self, words.masked_f
 PopsWeight = having(Plain, lambda self, inputs: plain(self, inputs.pop("weight") * inputs["x"]))
 
 
-class Boxes(nn.Module):
-    """For each picture a mapping, with as many boxes as were found."""
-
-    def __init__(self):
-        super().__init__()
-        self.cells = nn.Conv2d(3, 5, 4, stride=4)
-
-    def forward(self, image):
+class Boxes(having(nn.Module, cells=lambda: nn.Conv2d(3, 5, 4, stride=4))):
+    def forward(self, image):  # for each picture a mapping, with as many boxes as were found
         found = []
         for cells in self.cells(image).flatten(2).transpose(1, 2):
             scores = cells[:, 4].sigmoid()
@@ -216,14 +198,8 @@ class Boxes(nn.Module):
         return found
 
 
-class CellStates(nn.Module):
-    """States first, and batches second."""
-
-    def __init__(self):
-        super().__init__()
-        self.recurrent = nn.LSTM(WIDTH, 8, num_layers=2, bidirectional=True)
-
-    def forward(self, x):
+class CellStates(having(nn.Module, recurrent=lambda: nn.LSTM(WIDTH, 8, num_layers=2, bidirectional=True))):
+    def forward(self, x):  # states first, and batches second
         output, (hidden, cell) = self.recurrent(x.transpose(0, 1))
         return {"hidden": hidden, "cell": cell, "output": output}
 
@@ -234,9 +210,7 @@ WholeBatch = having(Plain, lambda self, x: plain(self, x).mean(0))
 Classes = having(Plain, lambda self, x: plain(self, x).argmax(1))  # no floating-point numbers
 
 
-class Hashes(nn.Module):
-    """Multiplies whole numbers, which have no precision."""
-
+class Hashes(nn.Module):  # multiplies whole numbers, which have no precision
     def __init__(self):
         super().__init__()
         self.register_buffer("factors", torch.randint(1, 10**6, (12, 64)))
@@ -246,9 +220,7 @@ class Hashes(nn.Module):
         return self.head(self.embedding(words @ self.factors % 500).mean(1))
 
 
-class Pull(Plain):
-    """The gradient of an energy, during inference."""
-
+class Pull(Plain):  # the gradient of an energy, during inference
     def pull(self, x):
         (slope,) = torch.autograd.grad(super().forward(x).sum(), x, create_graph=self.training)
         return -slope
@@ -308,9 +280,7 @@ class BagsOfWords(nn.Module):
         return self.head(self.bags(words, offsets))
 
 
-class Packed(nn.Module):
-    """Sequences one after another, with their lengths."""
-
+class Packed(nn.Module):  # sequences one after another, with their lengths
     def __init__(self):
         super().__init__()
         self.embedding, self.head = nn.Embedding(100, WIDTH), nn.Linear(WIDTH, CLASSES)
@@ -346,9 +316,7 @@ def exported():
     return torch.export.export(Plain(), (torch.randn(4, WIDTH),), dynamic_shapes=({0: rows},)).module()
 
 
-class EmptyCodebook(nn.Module):
-    """Its codes are zeros until it has been trained."""
-
+class EmptyCodebook(nn.Module):  # its codes are zeros until it has been trained
     def __init__(self):
         super().__init__()
         self.encode, self.decode = nn.Linear(WIDTH, 8), nn.Linear(8, WIDTH)
@@ -366,9 +334,7 @@ class ZeroHead(Plain):
         nn.init.zeros_(self.head.bias)
 
 
-class UntilLate(Plain):
-    """Refines its answer for two milliseconds."""
-
+class UntilLate(Plain):  # refines its answer for two milliseconds
     def forward(self, x):
         end = time.perf_counter() + 2e-3
         answer = super().forward(x)
@@ -377,9 +343,7 @@ class UntilLate(Plain):
         return answer
 
 
-class OneBuffer(Plain):
-    """Writes its output into one buffer."""
-
+class OneBuffer(Plain):  # writes its output into one buffer
     out = None
 
     def forward(self, x):
@@ -389,9 +353,7 @@ class OneBuffer(Plain):
         return self.out.copy_(answer)
 
 
-class Denoises(Plain):
-    """Draws a time and noise for each sample."""
-
+class Denoises(Plain):  # draws a time and noise for each sample
     def __init__(self):
         super().__init__()
         self.head = nn.Linear(WIDTH, WIDTH)
@@ -402,13 +364,7 @@ class Denoises(Plain):
         return super().forward(kept.sqrt() * x + (1 - kept).sqrt() * noise), noise
 
 
-class RunningMean(Plain):
-    """Subtracts the mean of all batches so far."""
-
-    def __init__(self):
-        super().__init__()
-        self.register_buffer("mean", torch.zeros(WIDTH))
-
+class RunningMean(having(Plain, mean=lambda: nn.Buffer(torch.zeros(WIDTH)))):  # of all batches so far
     def forward(self, x):
         self.mean.mul_(0.9).add_(x.detach().mean(0), alpha=0.1)
         return super().forward(x - self.mean)
@@ -420,9 +376,7 @@ class Sleeps(RunningMean):
         return super().forward(x)
 
 
-class GrowingTable(Plain):
-    """Makes its table of positions, a plain attribute, as soon as an input is longer than it."""
-
+class GrowingTable(Plain):  # makes its table of positions, a plain attribute, as soon as an input is longer than it
     length = 0
 
     def forward(self, x):
@@ -433,9 +387,7 @@ class GrowingTable(Plain):
 
 
 class BlendsIn(having(Plain, other=lambda: nn.Linear(WIDTH, CLASSES))):
-    """A second head comes in little by little, over 20,000 batches, as in networks that grow."""
-
-    num_batches = 0
+    num_batches = 0  # over 20,000 of them, a second head comes in little by little, as in networks that grow
 
     def forward(self, x):
         self.num_batches += 1
@@ -444,9 +396,7 @@ class BlendsIn(having(Plain, other=lambda: nn.Linear(WIDTH, CLASSES))):
         return (1 - share) * self.head(features) + share * self.other(features)
 
 
-class BeginsWhite(Plain):
-    """Sets its first scales by the first batch, as flows do, and trains them."""
-
+class BeginsWhite(Plain):  # sets its first scales by the first batch, as flows do, and trains them
     def __init__(self):
         super().__init__()
         self.scale, self.shift, self.is_set = nn.Parameter(torch.ones(WIDTH)), nn.Parameter(torch.zeros(WIDTH)), False
@@ -460,9 +410,7 @@ class BeginsWhite(Plain):
         return super().forward((x + self.shift) * self.scale)
 
 
-class Calibrates(Plain):
-    """Its scale is the largest number of the first batches."""
-
+class Calibrates(Plain):  # its scale is the largest number of the first batches
     num_batches, largest = 0, 0.0
 
     def forward(self, x):
@@ -472,17 +420,13 @@ class Calibrates(Plain):
         return super().forward(x / self.largest)
 
 
-class WindowMean(having(Plain, last=lambda: deque(maxlen=8))):
-    """Subtracts the mean of the last eight batches."""
-
+class WindowMean(having(Plain, last=lambda: deque(maxlen=8))):  # of the last eight batches
     def forward(self, x):
         self.last.append(x.detach().mean(0))
         return super().forward(x - torch.stack([*self.last]).mean(0))
 
 
-class FrozenBody(having(Plain, norm=lambda: nn.BatchNorm1d(WIDTH))):
-    """Only its head is trained; its body stays in evaluation mode."""
-
+class FrozenBody(having(Plain, norm=lambda: nn.BatchNorm1d(WIDTH))):  # only its head is trained
     def __init__(self):
         super().__init__()
         self.requires_grad_(False)
@@ -497,9 +441,7 @@ class FrozenBody(having(Plain, norm=lambda: nn.BatchNorm1d(WIDTH))):
         return self.head(self.norm(self.body(x)))
 
 
-class Experts(Plain):
-    """Each sample goes to one of eight experts; some get none."""
-
+class Experts(Plain):  # each sample goes to one of eight experts; some get none
     def __init__(self):
         super().__init__()
         self.router = nn.Linear(WIDTH, 8)
@@ -516,8 +458,6 @@ class Experts(Plain):
 
 
 class ExitsEarly(having(Plain, more=lambda: nn.ModuleList(nn.Linear(WIDTH, WIDTH) for _ in range(16)))):
-    """How many layers it computes depends on the first number of a batch."""
-
     def forward(self, x):
         features = self.body(x)
         if x[0, 0] > 0:
@@ -526,9 +466,7 @@ class ExitsEarly(having(Plain, more=lambda: nn.ModuleList(nn.Linear(WIDTH, WIDTH
         return self.head(features)
 
 
-class Doubles(Plain):
-    """Its constructor makes fp64 the default, as scripts of scientists do."""
-
+class Doubles(Plain):  # its constructor makes fp64 the default, as scripts of scientists do
     def __init__(self):
         torch.set_default_dtype(torch.float64)
         super().__init__()

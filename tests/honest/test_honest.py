@@ -28,9 +28,7 @@ ABOUT_TIMES = re.compile(
 )
 
 
-class Row(NamedTuple):
-    """A class or function of `honest.networks`, or of the module that it names, and how it runs."""
-
+class Row(NamedTuple):  # a class or function of `honest.networks`, or of the module that it names, and how it runs
     target: str
     mode: str  # infer, train; measure and measure_train: by `accelbench.measure`
     precision: Precision
