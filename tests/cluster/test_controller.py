@@ -2,7 +2,6 @@
 
 import contextlib
 import dataclasses
-import errno
 import io
 import json
 import os
@@ -25,40 +24,28 @@ from cluster.jobs import ProcessEngine
 from fakes import make_cell, make_options
 
 OPTIONS = make_options(executor=ExecutorConfig(name=Executor.slurm))
-SIZES = (1, 2, 4, 8)
 SHARED = "runs/test/.jobs"
-
-
-@pytest.fixture(autouse=True)
-def soon(monkeypatch):
-    monkeypatch.setattr(controller, "POLL_S", 0.05)
 
 
 @pytest.fixture
 def swept(project, monkeypatch):
-    """A function that runs a sweep by processes: its result, what it printed and the engine."""
+    """A function that runs a sweep by processes, or by an engine that does as told.
 
-    def swept(cells, num_jobs=1, processes=None, error=None, match=None, **options):
-        processes = processes or ProcessEngine(num_jobs)
+    It gives the records by batch size, what was printed, and the engine. If `match` is given, an error ends it.
+    """
+    monkeypatch.setattr(controller, "POLL_S", 0.05)
+
+    def swept(cells, match=None, retry=Retry.none, **does):
+        processes, result = ProcessEngine(), None
+        vars(processes).update(does)
         monkeypatch.setattr(controller, "engine_of", lambda executor: processes)
-        console, result = Console(file=io.StringIO(), width=300), None
-        with pytest.raises(error, match=match) if error else contextlib.nullcontext():
-            result = controller.run(cells, dataclasses.replace(OPTIONS, **options), console, hosts=None)
-        return result, console.file.getvalue(), processes
+        console = Console(file=io.StringIO(), width=300)
+        with pytest.raises(UserError, match=match) if match else contextlib.nullcontext():
+            result = controller.run(cells, dataclasses.replace(OPTIONS, retry=retry), console, hosts=None)
+        records = {record.cell.batch_size: record for record in result.records} if result else {}
+        return records, console.file.getvalue(), processes
 
     return swept
-
-
-@pytest.fixture
-def stopped(swept):
-    """A function: runs a sweep by an engine that does as told, which ends with an error; what was printed."""
-
-    def stopped(error=UserError, match="1 of 1 cells have no record", cells=None, **does):
-        processes = ProcessEngine()
-        vars(processes).update({"submit": lambda part, need, job_name: "0"} | does)
-        return swept(cells or cells_of(1), processes=processes, error=error, match=match)[1]
-
-    return stopped
 
 
 def cells_of(*sizes, fault="none", **changes):
@@ -69,8 +56,8 @@ def files(project):
     return {path.name: path.read_bytes() for path in (project / "runs/test").glob("*-*.json")}
 
 
-def rounds(project):
-    return [path for path in (project / SHARED).glob("*") if path.is_dir()]
+def statuses(records):
+    return {size: record.status for size, record in records.items()}
 
 
 @pytest.mark.parametrize(
@@ -87,27 +74,22 @@ def test_each_cell_has_one_job(num_repeats, num_jobs, expected):
     assert [[(cell.repeat, cell.batch_size) for cell in part] for part in shares(cells, num_jobs)] == expected
 
 
-def test_a_sweep_by_a_job_leaves_the_records_of_each_cell_and_nothing_else(project, swept):
-    result, text, _ = swept(cells_of(1, 2))
-    assert [(record.cell.batch_size, record.status) for record in result.records] == [(1, Status.ok), (2, Status.ok)]
-    assert {name.partition(".")[0] for name in files(project)} == {record.name for record in result.records}
+def test_a_sweep_by_a_job_leaves_the_records_of_each_cell_and_nothing_else(project, swept, monkeypatch):
+    records, text, _ = swept(cells_of(1, 2))
+    assert statuses(records) == {1: Status.ok, 2: Status.ok}
+    assert set(files(project)) == {f"{record.name}.json" for record in records.values()}
     assert not (project / SHARED).exists()
     assert "2 ok" in text
 
-
-def test_a_folder_of_jobs_that_nfs_does_not_remove_stays(project, swept, monkeypatch):
-    """Because the lock in it is open."""
-
-    def refuse(path, **options):
-        raise OSError(errno.ENOTEMPTY, "Directory not empty", path)
+    def refuse(path, **options):  # as NFS does, since the lock in the folder is open
+        raise OSError("Directory not empty")
 
     monkeypatch.setattr(controller.os, "rmdir", refuse)
-    result, _, _ = swept(cells_of(1))
-    assert [record.status for record in result.records] == [Status.ok]
+    assert statuses(swept(cells_of(4))[0]) == {4: Status.ok}
 
 
-def test_a_refused_job_cancels_those_of_other_groups(project, stopped):
-    cancelled = []
+def test_a_refused_job_cancels_those_of_other_groups(project, swept):
+    cancelled, states = [], {}
 
     def refuse(part, need, job_name):
         assert (project / SHARED).stat().st_mode & 0o777 == 0o700  # submitit's pickles are code
@@ -116,78 +98,68 @@ def test_a_refused_job_cancels_those_of_other_groups(project, stopped):
         states[job_name] = {"0": "running"}
         return "0"
 
-    states = {}
-    cells = [*cells_of(1), make_cell(device=Device.gpu)]
     has = {"submit": refuse, "states": lambda job_name: states.get(job_name, {}), "cancel": cancelled.extend}
-    stopped(match="refused", cells=cells, **has)
+    swept([*cells_of(1), make_cell(device=Device.gpu)], match="refused", **has)
     assert cancelled == ["0"]
 
 
-def test_jobs_of_an_earlier_start_are_waited_for_and_not_submitted_again(stopped):
-    """As when a controller is killed."""
-    submitted, answers = [], iter([{"7": "running"}] * 4)
-    text = stopped(
-        submit=lambda part, need, job_name: submitted.append(job_name) or "0",
-        states=lambda job_name: next(answers, {}),
-    )
-    assert "Waiting for 1 job of an earlier start" in text
-    assert len(submitted) == 1  # after it had ended without a record
+def test_jobs_of_an_earlier_start_are_waited_for_and_not_submitted_again(project, swept):
+    """As when a controller is killed. They end without a record; so does the new job, whose log is named and kept."""
+    parts, answers = [], iter([{"7": "running"}] * 4)
 
-
-def test_a_second_controller_of_one_folder_is_refused(project, stopped):
-    (project / SHARED).mkdir(parents=True)
-    with hold(project / SHARED / "lock", "a sweep into this folder"):
-        stopped(match="a sweep into this folder .* is under way", submit=pytest.fail)
-
-
-def test_the_logs_of_jobs_that_ended_early_are_named_and_kept(project, stopped):
     def submit(part, need, job_name):
+        parts.append(part)
         (part.parent / "0.err").write_text("out of memory")
         return "0"
 
     message = rf"1 of 1 cells have no record: their jobs ended early: see the logs in {SHARED}/\S+\. The same"
-    stopped(match=message, submit=submit)
-    (spread,) = rounds(project)
-    assert (spread / "0.err").exists()
+    _, text, _ = swept(cells_of(1), message, submit=submit, states=lambda job_name: next(answers, {}))
+    assert "Waiting for 1 job of an earlier start" in text
+    (part,) = parts
+    assert (part.parent / "0.err").exists()
+
+
+def test_a_second_controller_of_one_folder_is_refused(project, swept):
+    (project / SHARED).mkdir(parents=True)
+    with hold(project / SHARED / "lock", "a sweep into this folder"):
+        swept(cells_of(1), "a sweep into this folder .* is under way", submit=pytest.fail)
 
 
 @pytest.mark.slow
 def test_a_second_start_measures_what_is_new_and_what_failed_if_asked_for(project, swept):
-    swept([*cells_of(1), *cells_of(2, fault="raise")])
+    cells = [*cells_of(1), *cells_of(2, fault="raise")]
+    swept(cells)
     before = files(project)
-    _, text, processes = swept([*cells_of(1), *cells_of(2, fault="raise")])
+    _, text, processes = swept(cells)
     assert not processes.processes
     assert "2 of 2 cells have their record already" in text
-    result, _, _ = swept([*cells_of(1, 4), *cells_of(2, fault="raise")], retry=Retry.failed)
-    statuses = {record.cell.batch_size: record.status for record in result.records}
-    assert statuses == {1: Status.ok, 4: Status.ok, 2: Status.failed}
-    changed = {name for name in before if files(project)[name] != before[name]}
-    (failed,) = (f"{record.name}.json" for record in result.records if record.status == Status.failed)
-    assert changed == {failed}
+    records, _, _ = swept([*cells, *cells_of(4)], retry=Retry.failed)
+    assert statuses(records) == {1: Status.ok, 2: Status.failed, 4: Status.ok}
+    assert [name for name in before if files(project)[name] != before[name]] == [f"{records[2].name}.json"]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
 def test_a_job_that_is_ended_loses_no_record_leaves_none_of_a_cut_off_cell_and_goes_on(project, swept, number):
     """A scheduler signals all processes of a job: the cell's end too."""
-    processes = ProcessEngine()
+    processes, cells = {}, cells_of(1, 2, 4, 8)
 
     def end_after_first():
         while not files(project):
             time.sleep(0.02)
-        for process in list(processes.processes.values()):
+        for process in [*processes.values()]:
             os.kill(process.pid, number)
 
     killer = threading.Thread(target=end_after_first, daemon=True)
     killer.start()
-    swept(cells_of(*SIZES), processes=processes, error=UserError, match="of 4 cells have no record: ")
+    swept(cells, "of 4 cells have no record: ", processes=processes)
     killer.join()
     before = files(project)
     assert 1 <= len(before) < 4
     assert all(json.loads(content)["status"] == "ok" for content in before.values())
-    result, _, _ = swept(cells_of(*SIZES))
-    assert [record.status for record in result.records] == [Status.ok] * 4
-    assert {name: files(project)[name] for name in before} == before
+    records, _, _ = swept(cells)
+    assert statuses(records) == dict.fromkeys((1, 2, 4, 8), Status.ok)
+    assert before.items() <= files(project).items()
 
 
 @pytest.mark.parametrize("executor", [Executor.slurm, Executor.ray])
