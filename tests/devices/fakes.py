@@ -1,12 +1,12 @@
-"""An NVML that answers from memory, and a machine of files. Queries named in `failing` raise as the library does."""
+"""An NVML that answers from memory. Queries named in `failing` raise as the library does."""
 
 from types import SimpleNamespace
 
 import pynvml
 
 
-def refuse(*args):
-    raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_SUPPORTED)
+def refuse(*args, error=pynvml.NVML_ERROR_NOT_SUPPORTED):
+    raise pynvml.NVMLError(error)
 
 
 class FakeNvml:
@@ -18,7 +18,7 @@ class FakeNvml:
             return lambda handle: answer(handle) if handle.startswith("mig-") else refuse()
 
         answers = {
-            "Init": lambda: None if driver else refuse_to_start(),
+            "Init": lambda: None if driver else refuse(error=pynvml.NVML_ERROR_LIBRARY_NOT_FOUND),
             "SystemGetDriverVersion": lambda: "580.65.06",
             "SystemGetCudaDriverVersion": lambda: cuda,
             "DeviceGetCount": lambda: len(gpus),
@@ -44,23 +44,6 @@ class FakeNvml:
         """Instead of the library, in an environment whose CUDA_VISIBLE_DEVICES is `visible`."""
         for name, answer in self.answers.items():
             monkeypatch.setattr(pynvml, name, answer)
-        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible or "")
-        if visible is None:
-            monkeypatch.delenv("CUDA_VISIBLE_DEVICES")
-
-
-def refuse_to_start():
-    raise pynvml.NVMLError(pynvml.NVML_ERROR_LIBRARY_NOT_FOUND)
-
-
-def machine(root, devices, nodes=()):
-    """A /sys with PCI devices (vendor, device, class) and a /dev with nodes."""
-    for index, numbers in enumerate(devices):
-        folder = root / f"sys/bus/pci/devices/0000:00:{index:02x}.0"
-        folder.mkdir(parents=True)
-        for name, number in zip(("vendor", "device", "class"), numbers, strict=False):
-            (folder / name).write_text(f"{number}\n")
-    for node in nodes:
-        (root / "dev" / node).parent.mkdir(parents=True, exist_ok=True)
-        (root / "dev" / node).touch()
-    return root
+        monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+        if visible is not None:
+            monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)

@@ -8,7 +8,6 @@ from accelbench.devices import allocators
 from accelbench.devices.allocators import Running
 from accelbench.schema.vocab import Allocator
 
-LIBRARIES = list(allocators.LIBRARIES)
 TELL = "from accelbench.devices.allocators import running; ran = running(); print(ran.word, ran.library, sep='|')"
 
 
@@ -47,30 +46,30 @@ def test_a_new_process_has_the_wanted_allocator_and_what_the_user_preloads_stays
 
 LEARNS = """
 import ctypes
-from accelbench.devices import allocators
+from accelbench.devices.allocators import note_thresholds, restore_thresholds, threshold_values, thresholds_kept
 
 library = ctypes.CDLL("libc.so.6")
 library.malloc.restype, library.free.argtypes = ctypes.c_void_p, [ctypes.c_void_p]
 
-def learn(size):
-    library.free(library.malloc(ctypes.c_size_t(size)))
+def learn(mib):
+    library.free(library.malloc(ctypes.c_size_t(mib << 20)))
 
-learn(1 << 20)
-allocators.note_thresholds()
-noted = allocators.threshold_values()
-learn(8 << 20)
-learnt = allocators.threshold_values()
-allocators.restore_thresholds()
+def learnt(mib):
+    learn(mib)
+    return threshold_values()
+
+learn(1)
+note_thresholds()
+noted = threshold_values()
 assert noted[1] >= 1 << 20 and noted[0] == 2 * noted[1], noted
-assert learnt[1] >= 8 << 20, learnt
-assert allocators.threshold_values() == noted
-learn(4 << 20)
-assert 4 << 20 <= allocators.threshold_values()[1] < 8 << 20, allocators.threshold_values()  # it goes on learning
-before = allocators.threshold_values()
-with allocators.thresholds_kept():
-    learn(16 << 20)
-    assert allocators.threshold_values() != before
-assert allocators.threshold_values() == before
+assert learnt(8)[1] >= 8 << 20
+restore_thresholds()
+assert threshold_values() == noted
+before = learnt(4)  # it goes on learning
+assert 4 << 20 <= before[1] < 8 << 20, before
+with thresholds_kept():
+    assert learnt(16) != before
+assert threshold_values() == before
 """
 
 

@@ -14,20 +14,55 @@ flags\t\t: fpu sse2 avx2 avx512f avx512_bf16 avx512_bf16_not
 processor\t: 1
 model name\t: another
 """
+GROUPS = "proc/self/cgroup"
+V1 = "4:memory:/docker/0123\n3:cpu,cpuacct:/docker/0123\n0::/"
+TIGHTEST = {"a/b/cpu.max": "max 100000", "a/cpu.max": "150000 100000"}
+TIGHTEST |= {"a/b/memory.max": "8000000000", "a/memory.max": "max"}
+OWN_MOUNT = {"cpu/cpu.cfs_quota_us": "200000", "cpu/cpu.cfs_period_us": "100000"}
+OWN_MOUNT["memory/memory.limit_in_bytes"] = "4000000000"
+UNLIMITED = OWN_MOUNT | {"cpu/cpu.cfs_quota_us": "-1", "memory/memory.limit_in_bytes": "9223372036854771712"}
 
 
-def test_reads_the_first_processor_and_the_limits_of_the_cgroup(tmp_path, monkeypatch):
-    monkeypatch.setattr(proc, "ROOT", tmp_path)
-    (tmp_path / "proc/self").mkdir(parents=True)
-    (tmp_path / "proc/cpuinfo").write_text(CPUINFO)
-    (tmp_path / "proc/self/cgroup").write_text("0::/\n")
-    (tmp_path / "sys/fs/cgroup").mkdir(parents=True)
-    (tmp_path / "sys/fs/cgroup/cpu.max").write_text("50000 100000\n")
-    (tmp_path / "sys/fs/cgroup/memory.max").write_text("123456789\n")
+def in_group(files):
+    return {f"sys/fs/cgroup/{name}": text for name, text in files.items()}
+
+
+def test_reads_the_first_processor_and_the_limits_of_the_cgroup(root):
+    limits = in_group({"cpu.max": "50000 100000", "memory.max": "123456789"})
+    root({"proc/cpuinfo": CPUINFO, GROUPS: "0::/", **limits})
     report = cpu.look()
     assert (report.present, report.name, report.memory_bytes) == (True, "AMD EPYC 9R14", 123456789)
     assert report.details["instruction_sets"] == "avx2 avx512f avx512_bf16"
     assert (report.details["usable_cores"], report.details["cpu_quota"]) == ("1", "0.5")
+
+
+@pytest.mark.parametrize(
+    ("groups", "files", "quota", "limit"),
+    [
+        ("0::/a/b", TIGHTEST, 1.5, 8_000_000_000),  # of the group and its ancestors
+        (V1, OWN_MOUNT, 2.0, 4_000_000_000),  # a container that sees only its own mount
+        (V1, UNLIMITED, None, None),
+        (None, {}, None, None),
+    ],
+)
+def test_limits_of_the_cgroup(root, groups, files, quota, limit):
+    root(in_group(files) if groups is None else {GROUPS: groups, **in_group(files)})
+    assert proc.cpu_quota() == (None if quota is None else pytest.approx(quota))
+    assert proc.memory_limit_bytes() == limit
+
+
+@pytest.mark.parametrize(
+    ("groups", "name", "text", "seconds"),
+    [
+        ("0::/a", "a/cpu.stat", "usage_usec 9\nthrottled_usec 1500000", 1.5),
+        ("3:cpu:/", "cpu/cpu.stat", "nr_periods 3\nthrottled_time 1500000000", 1.5),
+        ("0::/a", "b/cpu.stat", "throttled_usec 1500000", None),
+    ],
+    ids=["v2", "v1", "unknown"],
+)
+def test_time_without_quota_is_read_in_seconds(root, groups, name, text, seconds):
+    root({GROUPS: groups, **in_group({name: text})})
+    assert proc.throttled_s(proc.throttle_files()) == seconds
 
 
 def test_affinity_counts():

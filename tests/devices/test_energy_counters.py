@@ -1,38 +1,27 @@
 import pytest
 
-from accelbench.devices import energy_counters, proc
-from tests.devices.fakes import FakeNvml
+from accelbench.devices import energy_counters
+
+from .fakes import FakeNvml
 
 
-def rapl(root, name, joules, kind="package-0", most=10**9):
-    folder = root / "sys/class/powercap" / name
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "name").write_text(f"{kind}\n")
-    (folder / "energy_uj").write_text(f"{round(joules * 1e6)}\n")
-    (folder / "max_energy_range_uj").write_text(f"{most}\n")
+def rapl(name, joules, kind="package-0"):
+    files = {"name": kind, "energy_uj": round(joules * 1e6), "max_energy_range_uj": 10**9}
+    return {f"sys/class/powercap/intel-rapl:{name}/{file}": text for file, text in files.items()}
 
 
-@pytest.fixture(autouse=True)
-def root(tmp_path, monkeypatch):
-    monkeypatch.setattr(proc, "ROOT", tmp_path)
-
-
-def test_packages_are_added_up_their_parts_are_not_and_a_wrap_is_undone(tmp_path):
-    rapl(tmp_path, "intel-rapl:0", 100)
-    rapl(tmp_path, "intel-rapl:0:0", 50, "core")
-    rapl(tmp_path, "intel-rapl:1", 900, "package-1")
-    rapl(tmp_path, "intel-rapl:2", 10, "psys")
+def test_packages_are_added_up_their_parts_are_not_and_a_wrap_is_undone(root):
+    root(rapl("0", 100) | rapl("0:0", 50, "core") | rapl("1", 900, "package-1") | rapl("2", 10, "psys"))
     counter = energy_counters.find_rapl()
     assert counter() == 0
-    rapl(tmp_path, "intel-rapl:0", 130)
-    rapl(tmp_path, "intel-rapl:1", 20, "package-1")  # 1000 joules and it starts again
+    root(rapl("0", 130) | rapl("1", 20, "package-1"))  # 1000 joules and it starts again
     assert counter() == pytest.approx(30 + 120)
     assert counter() == pytest.approx(150)
 
 
-def test_a_counter_that_may_not_be_read_is_none_and_gpus_are_read_from_nvml(tmp_path, monkeypatch):
+def test_a_counter_that_may_not_be_read_is_none_and_gpus_are_read_from_nvml(root, tmp_path, monkeypatch):
     assert energy_counters.find_rapl() is None
-    rapl(tmp_path, "intel-rapl:0", 100)
+    root(rapl("0", 100))
     (tmp_path / "sys/class/powercap/intel-rapl:0/energy_uj").unlink()
     assert energy_counters.counters(0) == {}
     FakeNvml(("A", "B")).answer(monkeypatch)

@@ -6,12 +6,14 @@ from .fakes import FakeNvml
 
 
 @pytest.fixture
-def torch_folder(tmp_path):
-    def make(cuda):
-        (tmp_path / "version.py").write_text(f"__version__ = '2.9.0'\ncuda: Optional[str] = {cuda!r}\nhip = None\n")
-        return tmp_path
+def look(tmp_path):
+    """A function that reports on the GPU beside a torch of this CUDA."""
 
-    return make
+    def look(cuda="12.8"):
+        (tmp_path / "version.py").write_text(f"__version__ = '2.9.0'\ncuda: Optional[str] = {cuda!r}\nhip = None\n")
+        return gpu.look(tmp_path)
+
+    return look
 
 
 @pytest.mark.parametrize(
@@ -24,21 +26,21 @@ def torch_folder(tmp_path):
         (FakeNvml(cuda=11040), None, "12.8", "driver 580.65.06 supports CUDA 11, torch needs 12.8: update the driver"),
     ],
 )
-def test_why_there_is_none(torch_folder, monkeypatch, nvml, visible, cuda, reason):
+def test_why_there_is_none(look, monkeypatch, nvml, visible, cuda, reason):
     nvml.answer(monkeypatch, visible)
-    report = gpu.look(torch_folder(cuda))
+    report = look(cuda)
     assert (report.present, report.reason, report.count, report.memory_bytes) == (False, reason, 0, None)
     FakeNvml(cuda=12020).answer(monkeypatch)
-    assert gpu.look(torch_folder("12.8")).present
+    assert look().present
 
 
-def test_the_weakest_of_several_counts_and_one_missing_figure_leaves_the_rest(torch_folder, monkeypatch):
+def test_the_weakest_of_several_counts_and_one_missing_figure_leaves_the_rest(look, monkeypatch):
     FakeNvml(("A100", "A100", "A30")).answer(monkeypatch)
-    report = gpu.look(torch_folder("12.8"))
+    report = look()
     assert (report.present, report.name, report.count, report.memory_bytes) == (True, "A100 + A30", 3, 40 * 10**9)
     assert report.details["compute_capability"] == "8.0"
     FakeNvml(failing=["nvmlDeviceGetMemoryInfo", "nvmlDeviceGetCudaComputeCapability"]).answer(monkeypatch)
-    report = gpu.look(torch_folder("12.8"))
+    report = look()
     assert (report.present, report.name, report.memory_bytes) == (True, "NVIDIA A100", None)
     assert set(report.details) == {"driver", "torch_cuda"}
 
@@ -47,9 +49,7 @@ def test_the_weakest_of_several_counts_and_one_missing_figure_leaves_the_rest(to
     ("wanted", "names"),
     [
         *((None, [0, 1, 2]), ("", []), ("2,0", [2, 0]), (" 1 , 2 ", [1, 2]), ("0,-1,2", [0]), ("0,7,2", [0])),
-        ("GPU-ab", [1]),
-        ("GPU-cccc-3,0", [2, 0]),
-        ("none", []),
+        *(("GPU-ab", [1]), ("GPU-cccc-3,0", [2, 0]), ("none", [])),
     ],
 )
 def test_visible_as_cuda_reads_it(monkeypatch, wanted, names):

@@ -1,53 +1,44 @@
 import pytest
 
-from accelbench.devices import packages, proc, tpu
-
-from .fakes import machine
+from accelbench.devices import packages, tpu
 
 
 @pytest.fixture
-def look(tmp_path, monkeypatch):
-    """A function that reports on the TPU of a machine with these chips and nodes, and with torch_xla."""
+def look(root, tmp_path, monkeypatch):
+    """A function that reports on the TPU of a machine with these PCI devices and nodes, and with torch_xla."""
     monkeypatch.setattr(packages, "folder", {"torch_xla": tmp_path / "torch_xla"}.get)
 
-    def look(*of_machine):
-        monkeypatch.setattr(proc, "ROOT", machine(tmp_path, *of_machine))
+    def look(devices, nodes=()):
+        for index, numbers in enumerate(devices):
+            files = zip(("vendor", "device"), numbers.split(), strict=True)
+            root({f"sys/bus/pci/devices/0000:00:{index:02x}.0/{name}": number for name, number in files})
+        root({f"dev/{node}": "" for node in nodes})
         return tpu.look()
 
     return look
 
 
+V5E, CARD, OTHER = "0x1ae0 0x0063", "0x1ae0 0x0042", "0x10de 0x0063"  # Google's network card, and another vendor's
+
+
 @pytest.mark.parametrize(
-    ("chips", "nodes", "name", "num"),
+    ("devices", "nodes", "name", "num"),
     [
-        ([("0x1ae0", "0x0027")] * 4 + [("0x1ae0", "0x0042")], ["accel0"], "TPU v2 or v3", "4"),
-        ([("0x1ae0", "0x0063")] * 8, ["vfio/vfio", "vfio/0"], "TPU v5e", "8"),
+        (["0x1ae0 0x0027"] * 4 + [CARD], ["accel0"], "TPU v2 or v3", "4"),
+        ([V5E] * 8, ["vfio/vfio", "vfio/0"], "TPU v5e", "8"),
     ],
 )
-def test_chips_and_their_cores_are_counted(look, chips, nodes, name, num):
-    report = look(chips, nodes)
+def test_chips_and_their_cores_are_counted(look, devices, nodes, name, num):
+    report = look(devices, nodes)
     assert (report.present, report.name, report.count, report.details) == (True, name, 8, {"chips": num})
 
 
-NO_CHIP = "no TPU chip (none on the PCI bus)"
-NO_NODE = "the TPU has no /dev/accel* or /dev/vfio/*: run the container with --privileged"
-
-
-@pytest.mark.parametrize(
-    ("chips", "reason"),
-    [
-        ([("0x1ae0", "0x0042"), ("0x10de", "0x0063")], NO_CHIP),  # Google's network card, and another vendor's
-        ([("0x1ae0", "0x005e")] * 4, NO_NODE),
-    ],
-)
-def test_why_there_is_none(look, chips, reason):
-    report = look(chips, ["vfio/vfio"])
-    assert (report.present, report.reason) == (False, reason)
-
-
-def test_torch_tpu_drives_it_where_that_is_installed(look, monkeypatch):
+def test_why_there_is_none(look, monkeypatch):
+    assert look([CARD, OTHER], ["vfio/vfio"]).reason == "no TPU chip (none on the PCI bus)"
+    no_node = "the TPU has no /dev/accel* or /dev/vfio/*: run the container with --privileged"
+    assert look([V5E] * 4).reason == no_node
     monkeypatch.setattr(packages, "version", {"torch_tpu": "0.2.0"}.get)
-    assert look([("0x1ae0", "0x0063")], ["accel0"]).details == {"chips": "1", "torch_tpu": "0.2.0"}
-    monkeypatch.setattr(packages, "folder", lambda name: None)
-    monkeypatch.setattr(packages, "version", lambda name: None)
+    assert look([V5E], ["accel0"]).details == {"chips": "4", "torch_tpu": "0.2.0"}
+    for what in ("folder", "version"):
+        monkeypatch.setattr(packages, what, lambda name: None)
     assert tpu.look().reason.startswith("neither torch_tpu nor torch_xla is installed: pip install torch_tpu")
