@@ -25,9 +25,7 @@ def variables(request, tmp_path_factory):
     return {**os.environ, **servers.ENVIRONMENT, **cache}
 
 
-class Commands:
-    """Runs accelbench and Slurm's commands in a folder."""
-
+class Commands:  # runs accelbench and Slurm's commands in a folder
     def __init__(self, folder, variables):
         self.folder, self.variables, self.out = folder, variables, folder / "runs" / "it"
         self.started = []

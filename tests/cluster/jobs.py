@@ -11,9 +11,7 @@ from accelbench.isolation.hosts import Hosts
 from fakes import TESTS, faulty_host
 
 
-class ProcessEngine(ClusterEngine):
-    """Starts a process for each part; as Slurm's, they go on without their controller."""
-
+class ProcessEngine(ClusterEngine):  # starts a process for each part; as Slurm's, they go on without their controller
     name = "processes"
 
     def __init__(self, num_jobs=1):

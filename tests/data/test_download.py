@@ -11,9 +11,7 @@ from accelbench.errors import DownloadError
 from accelbench.schema.serialize import sha256_of
 
 
-class Handler(SimpleHTTPRequestHandler):
-    """Serves files; `breaks_at` says where a body breaks off."""
-
+class Handler(SimpleHTTPRequestHandler):  # serves files; `breaks_at` says where a body breaks off
     breaks_at = None
 
     def log_message(self, *_):

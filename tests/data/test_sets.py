@@ -64,9 +64,7 @@ def test_a_missing_or_altered_file_that_is_wanted_is_named_with_what_is_wrong(sm
         obtain(source)
 
 
-class Python2(pickle._Pickler):
-    """Writes texts as Python 2 did, without an encoding, and truth values as numbers."""
-
+class Python2(pickle._Pickler):  # writes texts as Python 2 did, without an encoding, and truth values as numbers
     def save_text(self, text):
         content = text.encode() if isinstance(text, str) else text
         self.write(pickle.BINSTRING + len(content).to_bytes(4, "little") + content)
@@ -77,9 +75,7 @@ class Python2(pickle._Pickler):
     dispatch = {**pickle._Pickler.dispatch, str: save_text, bytes: save_text, bool: save_flag}
 
 
-class Harm:
-    """Its pickle creates a file when it is read."""
-
+class Harm:  # its pickle creates a file when it is read
     def __init__(self, path):
         self.path = path
 

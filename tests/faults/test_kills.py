@@ -44,9 +44,7 @@ ENDS_S = 15.0  # until all processes of a killed sweep must have ended
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(1800)]
 
 
-class Bed:
-    """A project and a temporary folder, both in `watched`, and sweeps in it."""
-
+class Bed:  # a project and a temporary folder, both in `watched`, and sweeps in it
     def __init__(self, folder, tracking="none"):
         self.folder, self.tracking, self.watched = folder, tracking, folder / "in"
         self.project, self.scratch = make_project(self.watched / "project"), self.watched / "tmp"
