@@ -20,8 +20,7 @@ from accelbench.data.arrays import Arrays  # noqa: E402
 from accelbench.devices.cpu import usable_cores  # noqa: E402
 from accelbench.engines.keras import engine, networks  # noqa: E402
 from accelbench.lock import hold_measuring  # noqa: E402
-from accelbench.schema.cell import Cell, KerasSettings, ModelSpec, Window  # noqa: E402
-from accelbench.schema.vocab import Engine, Mode  # noqa: E402
+from accelbench.schema.cell import Cell, Engine, KerasSettings, Mode, ModelSpec, Window  # noqa: E402  # noqa: E402
 from bench import overhead  # noqa: E402
 from bench.blocks import in_order, seconds_per_step  # noqa: E402
 from bench.rounds import Reference, compare_all  # noqa: E402

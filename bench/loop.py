@@ -23,8 +23,7 @@ from torch.nn import functional
 
 from accelbench.data.arrays import Arrays
 from accelbench.engines.pytorch import engine, zoo
-from accelbench.schema.cell import Cell, ModelSpec, Window
-from accelbench.schema.vocab import Device, Mode
+from accelbench.schema.cell import Cell, Device, Mode, ModelSpec, Window
 from bench.blocks import in_order, seconds_per_step
 from bench.rounds import Reference, compare_all
 

@@ -9,9 +9,8 @@ from unittest.mock import patch
 from accelbench.data.arrays import Arrays, load_split
 from accelbench.measuring.clock import Clock, Runner
 from accelbench.project import workplace
-from accelbench.schema.cell import Cell, DataSpec, ModelSpec
+from accelbench.schema.cell import STEP_MODES, Cell, DataSpec, Device, Engine, Mode, ModelSpec, Precision, Protocol
 from accelbench.schema.measurement import Block
-from accelbench.schema.vocab import STEP_MODES, Device, Engine, Mode, Precision, Protocol
 from accelbench.stats.order_statistics import Sample, median
 
 # The interval of the ratio should lie within these bounds.

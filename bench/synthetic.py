@@ -10,12 +10,11 @@ from pathlib import Path
 
 import msgspec
 
-from accelbench.schema.cell import Cell
+from accelbench.schema.cell import STEP_MODES, Cell, Mode, Precision
 from accelbench.schema.measurement import Block, SystemSeries
 from accelbench.schema.plan_file import PlanFile, WantedCell, write_plan
 from accelbench.schema.record import Record
 from accelbench.schema.serialize import digest
-from accelbench.schema.vocab import STEP_MODES, Mode, Precision
 from bench.rounds import cell
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))  # folder of the module that makes records

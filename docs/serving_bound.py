@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 from scipy.special import betainc
 
-from accelbench.schema.vocab import Verdict
+from accelbench.schema.cell import Verdict
 from accelbench.stats.request_latencies import RISK, Run, verdict
 
 OUT = Path(__file__).parent / "images" / "serving-bound.svg"

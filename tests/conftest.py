@@ -27,7 +27,7 @@ from accelbench.engines.registry import host_spec  # noqa: E402
 from accelbench.isolation.hosts import Hosts  # noqa: E402
 from accelbench.judging.verdict import judge  # noqa: E402
 from accelbench.schema import json_schema, record  # noqa: E402
-from accelbench.schema.vocab import Engine, Status  # noqa: E402
+from accelbench.schema.cell import Engine, Status  # noqa: E402
 
 BOTH = {"torch", "tensorflow"}
 REASON = (

@@ -13,20 +13,24 @@ from pathlib import Path
 
 from accelbench.engines.registry import UNFINISHED, HostSpec
 from accelbench.errors import UnsupportedError, UserError
-from accelbench.schema.cell import Cell, DataSpec, ModelSpec, Target, Window
-from accelbench.schema.measurement import Block, Measurement, Quantile, Serving, Work
-from accelbench.schema.vocab import (
+from accelbench.schema.cell import (
+    Cell,
+    DataSpec,
     Definition,
     Device,
     Engine,
     Library,
     Mode,
+    ModelSpec,
     Precision,
     Protocol,
     Span,
     Status,
+    Target,
     Verdict,
+    Window,
 )
+from accelbench.schema.measurement import Block, Measurement, Quantile, Serving, Work
 
 TESTS = Path(__file__).parent
 SHORT = Window(warmup_steps=2, warmup_s=0.02, measure_s=0.1, block_s=0.01, latency_s=0.05, latency_steps=20)

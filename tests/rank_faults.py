@@ -12,9 +12,8 @@ from accelbench.engines.pytorch import engine
 from accelbench.engines.pytorch.backends import Backend
 from accelbench.engines.pytorch.ranks import Ranks
 from accelbench.engines.registry import HostSpec
-from accelbench.schema.cell import Cell
+from accelbench.schema.cell import Cell, Precision
 from accelbench.schema.measurement import Measurement
-from accelbench.schema.vocab import Precision
 
 
 def host(cell: Cell) -> HostSpec:

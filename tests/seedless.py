@@ -6,7 +6,7 @@ Checks of a cell seed a thousand times: making that text takes a third of the ti
 import torch
 
 from accelbench.devices.registry import look
-from accelbench.schema.vocab import Device
+from accelbench.schema.cell import Device
 
 if not look(Device.gpu).present:
     torch.cuda.manual_seed_all = torch.xpu.manual_seed_all = lambda seed: None

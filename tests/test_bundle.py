@@ -9,7 +9,7 @@ import pytest
 
 from accelbench.bundle import SUMS
 from accelbench.cli import main
-from accelbench.schema.vocab import Status
+from accelbench.schema.cell import Status
 from report.conftest import Maker
 
 

@@ -20,8 +20,8 @@ from accelbench.isolation import hosts
 from accelbench.isolation.hosts import Hosts
 from accelbench.project import workplace
 from accelbench.schema import plan_file
+from accelbench.schema.cell import Status
 from accelbench.schema.serialize import grouped
-from accelbench.schema.vocab import Status
 from accelbench.settings.config import every_setting
 from accelbench.sweep.session import Session
 from fakes import faulty_host, give_ceilings, make_project

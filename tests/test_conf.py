@@ -14,8 +14,7 @@ from accelbench.engines.networks import NETWORKS
 from accelbench.engines.pytorch import zoo
 from accelbench.engines.pytorch.module import OPTIMIZERS
 from accelbench.grid.support import why_unfit
-from accelbench.schema.cell import SHAPES
-from accelbench.schema.vocab import ARRAYS, FOLDER, MODULE, RANDOM, Device, Engine, Library
+from accelbench.schema.cell import ARRAYS, FOLDER, MODULE, RANDOM, SHAPES, Device, Engine, Library
 from accelbench.settings import config, params, to_cell
 from accelbench.settings.compose import resolvers
 from accelbench.settings.config import GROUPS, Executor

@@ -12,7 +12,7 @@ from accelbench.answers.jobs import jobs
 from accelbench.cli import main
 from accelbench.report import build, contents, overview, read
 from accelbench.report.contents import compose
-from accelbench.schema.vocab import Precision
+from accelbench.schema.cell import Precision
 from accelbench.sinks.mlflow_fields import NOTE, of_process
 from beside import REASON, make_record, quiet
 from fakes import make_cell, write_sweep

@@ -13,7 +13,7 @@ from accelbench.devices.registry import look
 from accelbench.doctor import detectable, selfcheck, show
 from accelbench.errors import UserError
 from accelbench.project import OUR_SCHEMA, Workplace
-from accelbench.schema.vocab import Device
+from accelbench.schema.cell import Device
 from answers.processes import process
 from fakes import make_project
 

@@ -15,7 +15,7 @@ from accelbench.api.results import read
 from accelbench.cli import main
 from accelbench.errors import UserError
 from accelbench.isolation.hosts import Hosts
-from accelbench.schema.vocab import Status
+from accelbench.schema.cell import Status
 from fakes import make_project, write_sweep
 from report.conftest import Maker
 from sinks import samples

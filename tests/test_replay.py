@@ -14,9 +14,8 @@ from accelbench.cli import main
 from accelbench.project import RECORDS
 from accelbench.replay import replay
 from accelbench.report.read import read_all
-from accelbench.schema.cell import ModelSpec
+from accelbench.schema.cell import Device, Library, ModelSpec, Precision
 from accelbench.schema.measurement import Block
-from accelbench.schema.vocab import Device, Library, Precision
 from fakes import make_cell, make_measurement, make_record, write_sweep
 from marks import slow
 from sweep.conftest import project, shared  # noqa: F401

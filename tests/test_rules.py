@@ -7,8 +7,7 @@ import pytest
 from accelbench.devices.registry import DeviceReport
 from accelbench.grid.support import CellFacts
 from accelbench.rules import MISTAKES, NEEDS, SKIPPED, Asked, Rule, terms
-from accelbench.schema.cell import KerasSettings
-from accelbench.schema.vocab import Device, Engine
+from accelbench.schema.cell import Device, Engine, KerasSettings
 from accelbench.settings.to_cell import RunFacts
 from fakes import make_cell
 from settings.composed import merged

@@ -6,8 +6,8 @@ import sys
 import pytest
 
 from accelbench import worker
+from accelbench.schema.cell import Mode
 from accelbench.schema.serialize import plain
-from accelbench.schema.vocab import Mode
 from fakes import TESTS, make_cell, make_project
 
 

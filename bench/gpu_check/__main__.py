@@ -133,7 +133,7 @@ def _check(device: str, out: Path) -> int:
 
 def _look(device: str) -> Any:
     from accelbench.devices.registry import look
-    from accelbench.schema.vocab import Device
+    from accelbench.schema.cell import Device
 
     return look(Device(device))
 

@@ -16,8 +16,7 @@ from accelbench.devices.registry import look
 from accelbench.engines.registry import HostSpec, host_spec
 from accelbench.grid.support import why_not
 from accelbench.isolation.hosts import Hosts
-from accelbench.schema.cell import Cell
-from accelbench.schema.vocab import Device, Mode, Precision
+from accelbench.schema.cell import Cell, Device, Mode, Precision
 from bench.gpu_check import plain
 from bench.gpu_check.cells import CNN, LONGEST_CASE_S, CellFailedError, cell, described, measure
 from bench.gpu_check.findings import IS_SIMULATED, figure, problem, skipped

@@ -22,10 +22,24 @@ from accelbench.isolation.hosts import Hosts
 from accelbench.judging.verdict import judge
 from accelbench.project import MANIFEST, workplace
 from accelbench.schema.ceilings import TRUE_PRECISIONS
-from accelbench.schema.cell import Cell, DataSpec, KerasSettings, ModelSpec, Options, Window
+from accelbench.schema.cell import (
+    STEP_MODES,
+    Cell,
+    DataSpec,
+    Device,
+    Engine,
+    KerasSettings,
+    Library,
+    Mode,
+    ModelSpec,
+    Options,
+    Pipeline,
+    Precision,
+    Status,
+    Window,
+)
 from accelbench.schema.measurement import Measurement
 from accelbench.schema.serialize import load, plain
-from accelbench.schema.vocab import STEP_MODES, Device, Engine, Library, Mode, Pipeline, Precision, Status
 from accelbench.stats.order_statistics import median
 from bench import rounds
 from bench.gpu_check.findings import IS_SIMULATED, figure, problem, skipped, within

@@ -21,9 +21,8 @@ from typing import Any
 from unittest.mock import patch
 
 from accelbench.engines.registry import SUBSTITUTING, host_spec
-from accelbench.schema.cell import Cell
+from accelbench.schema.cell import XLA, Cell, Device, Mode, Pipeline, Precision
 from accelbench.schema.serialize import load, plain
-from accelbench.schema.vocab import XLA, Device, Mode, Pipeline, Precision
 from bench.gpu_check.findings import IS_SIMULATED
 
 WARMUP_STEPS, WARMUP_S = (1, 0.05) if IS_SIMULATED else (10, 0.3)

@@ -24,8 +24,18 @@ from accelbench.judging.verdict import is_allowed
 from accelbench.presentation import duration, say, significant
 from accelbench.project import Workplace, shown, workplace
 from accelbench.schema.ceilings import TRUE_PRECISIONS, read_ceilings
-from accelbench.schema.cell import Cell, DataSpec, KerasSettings, ModelSpec
-from accelbench.schema.vocab import STEP_MODES, Device, Engine, Mode, Precision, Protocol
+from accelbench.schema.cell import (
+    STEP_MODES,
+    Cell,
+    DataSpec,
+    Device,
+    Engine,
+    KerasSettings,
+    Mode,
+    ModelSpec,
+    Precision,
+    Protocol,
+)
 from accelbench.settings.compose import one_cell
 from accelbench.settings.config import SweepOptions
 from accelbench.stats.intervals import student_quantile

@@ -15,10 +15,9 @@ from accelbench.commands import share
 from accelbench.isolation.hosts import Hosts
 from accelbench.judging.verdict import is_retried
 from accelbench.report.read import read, read_all
-from accelbench.schema.cell import Cell
+from accelbench.schema.cell import UNEXPECTED, Cell
 from accelbench.schema.plan_file import read_planned
 from accelbench.schema.serialize import write_json, writing
-from accelbench.schema.vocab import UNEXPECTED
 from accelbench.search import top
 from accelbench.settings import params
 from accelbench.settings.compose import cells_of, compose

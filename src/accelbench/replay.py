@@ -21,8 +21,7 @@ from accelbench.grid.plan import skip_reason
 from accelbench.isolation.hosts import Hosts
 from accelbench.presentation import counted, say, significant
 from accelbench.project import RUNS
-from accelbench.schema.cell import Cell
-from accelbench.schema.vocab import SERVING, Library, Protocol
+from accelbench.schema.cell import SERVING, Cell, Library, Protocol
 from accelbench.settings.compose import one_cell
 from accelbench.sweep import run as sweep
 from accelbench.sweep.interleaved import save_comparison, shuffled_runs

@@ -13,10 +13,9 @@ from pathlib import Path
 from accelbench.engines.registry import SUBSTITUTING, host_spec
 from accelbench.errors import UserError
 from accelbench.isolation.child import Request, encode, respond
-from accelbench.schema.cell import Cell
+from accelbench.schema.cell import Cell, Status
 from accelbench.schema.record import SCHEMA_VERSION, check_readable
 from accelbench.schema.serialize import load
-from accelbench.schema.vocab import Status
 
 
 def main(words: Sequence[str]) -> int:

@@ -9,7 +9,7 @@ from accelbench.answers.gaps import gap
 from accelbench.answers.words import options_text
 from accelbench.report.read import Sweep
 from accelbench.report.table import Table, count, number, tabulate_known
-from accelbench.schema.vocab import Mode
+from accelbench.schema.cell import Mode
 from five_studies import published
 from five_studies.comparison import one_per_setting
 from five_studies.published import Line, by_place

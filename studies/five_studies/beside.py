@@ -12,8 +12,8 @@ from accelbench.answers.words import options_text
 from accelbench.presentation import counted
 from accelbench.report.read import Sweep
 from accelbench.report.table import Column, Dot, Entry, Table, number, tabulate
+from accelbench.schema.cell import Engine, Mode
 from accelbench.schema.serialize import grouped
-from accelbench.schema.vocab import Engine, Mode
 from five_studies import batches, published, speedups, steps, times, training
 from five_studies.comparison import (
     METRICS,

@@ -10,9 +10,8 @@ from accelbench.answers.cells import MeasuredCell
 from accelbench.answers.gaps import OF_ENGINE
 from accelbench.answers.words import options_text
 from accelbench.report.read import Sweep
-from accelbench.schema.cell import Cell
+from accelbench.schema.cell import RANDOM, Cell, Device, Engine, Mode, Precision, Protocol, Provenance
 from accelbench.schema.measurement import Measurement
-from accelbench.schema.vocab import RANDOM, Device, Engine, Mode, Precision, Protocol, Provenance
 from five_studies import published
 from five_studies.published import Published
 

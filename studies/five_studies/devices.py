@@ -7,8 +7,8 @@ from accelbench.presentation import counted
 from accelbench.report.read import Sweep
 from accelbench.report.table import Table, number, tabulate_known
 from accelbench.schema.ceilings import ceilings_in
+from accelbench.schema.cell import Device
 from accelbench.schema.measurement import Machine
-from accelbench.schema.vocab import Device
 from five_studies import published
 from five_studies.comparison import measurement_of
 from five_studies.published import Line, by_place

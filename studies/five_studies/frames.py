@@ -9,8 +9,8 @@ from matplotlib.figure import Figure
 from accelbench.answers.cells import MeasuredCell
 from accelbench.report.read import Sweep
 from accelbench.report.table import Table, count, number, tabulate_known
+from accelbench.schema.cell import Device
 from accelbench.schema.record import read_all
-from accelbench.schema.vocab import Device
 from five_studies import published
 from five_studies.comparison import equal_on, ratio
 from five_studies.pictures import plain

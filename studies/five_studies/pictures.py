@@ -11,7 +11,7 @@ from matplotlib.lines import Line2D
 from accelbench.answers.cells import MeasuredCell
 from accelbench.answers.words import options_text
 from accelbench.report.read import Sweep
-from accelbench.schema.vocab import Device, Engine, Mode, Precision
+from accelbench.schema.cell import Device, Engine, Mode, Precision
 from five_studies.comparison import equal_on, one_per_setting, ratio
 from five_studies.style import COLOURS, MARKERS, WARNING_COLOUR, finished, log_ticks, sized, tidy
 
@@ -34,7 +34,7 @@ def plain(cells: Iterable[MeasuredCell]) -> list[MeasuredCell]:
 
 
 def distinct_settings(cells: Iterable[MeasuredCell]) -> list[Setting]:
-    """The different settings of the cells, in the order of `vocab`."""
+    """The different settings of the cells, in the order of `schema.cell`."""
     known = {setting_of(reported) for reported in cells}
     return [setting for setting in product(Device, Precision) if setting in known]
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from accelbench.answers.cells import MeasuredCell
 from accelbench.report.read import Sweep
 from accelbench.report.table import Table, count, number, tabulate_known
-from accelbench.schema.vocab import Device, Mode, Precision, Protocol
+from accelbench.schema.cell import Device, Mode, Precision, Protocol
 from five_studies import raw
 from five_studies.published import by_place
 

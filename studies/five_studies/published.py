@@ -13,7 +13,7 @@ import yaml
 
 from accelbench.presentation import counted, exact
 from accelbench.report.table import Column, Entry, Table, count, tabulate, tabulate_known
-from accelbench.schema.vocab import Engine, Precision
+from accelbench.schema.cell import Engine, Precision
 from five_studies import raw
 
 FOLDER = Path(__file__).parent

@@ -8,7 +8,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from accelbench.schema.vocab import Device, Precision
+from accelbench.schema.cell import Device, Precision
 
 STUDY = "000"
 I7, EPYC, A100, TPU_V2 = "Core i7-8750H", "EPYC 7763", "A100-PCIE-40GB", "TPU v2"

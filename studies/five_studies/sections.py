@@ -9,7 +9,7 @@ from accelbench.presentation import counted
 from accelbench.report.extension import Addition
 from accelbench.report.read import Sweep
 from accelbench.report.table import Table
-from accelbench.schema.vocab import Device
+from accelbench.schema.cell import Device
 from five_studies import batches, beside, devices, frames, pictures, power, published, speedups, steps, times, training
 from five_studies.comparison import METRICS, published_for_sweep
 from five_studies.headline import headline as headline

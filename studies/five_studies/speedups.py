@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from accelbench.answers.cells import MeasuredCell
 from accelbench.report.read import Sweep
 from accelbench.report.table import Entry, Table, count, number, tabulate, tabulate_known
-from accelbench.schema.vocab import Device, Mode, Precision
+from accelbench.schema.cell import Device, Mode, Precision
 from five_studies import published, raw
 from five_studies.comparison import describe, engines, equal_on, one_per_setting, published_for_sweep, ratio
 from five_studies.published import Published, by_place

@@ -8,7 +8,7 @@ from accelbench.answers.cells import MeasuredCell
 from accelbench.answers.words import options_text
 from accelbench.report.read import Sweep
 from accelbench.report.table import Column, Table, columns_of, count, number, tabulate_known
-from accelbench.schema.vocab import Device, Mode
+from accelbench.schema.cell import Device, Mode
 from five_studies import published
 from five_studies.comparison import one_per_setting
 from five_studies.published import Published

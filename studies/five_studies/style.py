@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullFormatter
 
 from accelbench.report.extension import DPI
-from accelbench.schema.vocab import Device, Precision
+from accelbench.schema.cell import Device, Precision
 
 TITLE_LETTERS = 11.0  # letters per inch of a picture's title
 # Okabe and Ito's colours, which colour-blind readers can tell apart.

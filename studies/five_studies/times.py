@@ -3,7 +3,7 @@
 from accelbench.presentation import significant
 from accelbench.report.read import Sweep
 from accelbench.report.table import Column, Entry, Table, count, number, tabulate_known, word
-from accelbench.schema.vocab import Engine, Mode
+from accelbench.schema.cell import Engine, Mode
 from five_studies import published
 from five_studies.comparison import (
     TITLES,

@@ -7,7 +7,7 @@ from itertools import product
 from accelbench.answers.cells import MeasuredCell
 from accelbench.report.read import Sweep
 from accelbench.report.table import Entry, Table, count, number, percent, tabulate_known
-from accelbench.schema.vocab import Device, Engine, Mode
+from accelbench.schema.cell import Device, Engine, Mode
 from five_studies import published
 from five_studies.comparison import (
     Seconds,

@@ -1,8 +1,8 @@
 """Processes of a cell, given by their speed and start."""
 
 from accelbench.answers.cells import Process
+from accelbench.schema.cell import Status
 from accelbench.schema.measurement import Block
-from accelbench.schema.vocab import Status
 from fakes import make_cell, make_measurement, make_record
 
 

@@ -4,7 +4,7 @@ import pytest
 
 from accelbench.answers.cells import NOT_RUN, WHY_OLDER, Process, cells_of, process_rows
 from accelbench.judging.costs import Cost
-from accelbench.schema.vocab import Device, Status
+from accelbench.schema.cell import Device, Status
 
 TWO = {"fp32": 1000, "bf16": 2000}
 

@@ -10,9 +10,8 @@ from accelbench.answers.cells import Process
 from accelbench.answers.comparison import RecordSet, Terms, answer, compared, find, match, terms
 from accelbench.errors import UserError
 from accelbench.schema import record
-from accelbench.schema.cell import KerasSettings, ModelSpec
+from accelbench.schema.cell import Engine, KerasSettings, Mode, ModelSpec, Precision, Status
 from accelbench.schema.measurement import Data
-from accelbench.schema.vocab import Engine, Mode, Precision, Status
 from answers.processes import process
 from fakes import make_cell, make_record, write_plan_of
 

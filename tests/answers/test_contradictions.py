@@ -24,8 +24,8 @@ from accelbench.report.contents import compose
 from accelbench.report.export import cell_rows
 from accelbench.report.overview import picture_of
 from accelbench.schema import serialize
+from accelbench.schema.cell import Mode
 from accelbench.schema.measurement import Block
-from accelbench.schema.vocab import Mode
 from accelbench.sinks.mlflow_fields import ALONE, NOTE, of_cells
 from accelbench.sweep import terminal
 from report.conftest import ENVIRONMENT

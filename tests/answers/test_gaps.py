@@ -3,8 +3,7 @@ import dataclasses
 import pytest
 
 from accelbench.answers.gaps import AXES, BATCH, DEVICE, ENGINE, OPTIONS, PRECISION, pairs, summary
-from accelbench.schema.cell import KerasSettings, Options
-from accelbench.schema.vocab import Allocator, Engine, Mode, Status
+from accelbench.schema.cell import Allocator, Engine, KerasSettings, Mode, Options, Status
 
 LAST, BOTH = Options(channels_last=True), Options(channels_last=True, allocator=Allocator.jemalloc)
 

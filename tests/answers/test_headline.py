@@ -1,8 +1,7 @@
 import pytest
 
 from accelbench.answers import headline
-from accelbench.schema.cell import Options
-from accelbench.schema.vocab import Engine, Mode, Status
+from accelbench.schema.cell import Engine, Mode, Options, Status
 
 
 def test_the_headline_says_what_is_missing_and_what_is_in_doubt(cells, maker) -> None:

@@ -2,9 +2,8 @@ import dataclasses
 
 from accelbench.answers.jobs import CRITERIA, Limit, choices, jobs, verdict_text
 from accelbench.judging.row import MEASURED
-from accelbench.schema.cell import DataSpec, ModelSpec, Window
+from accelbench.schema.cell import DataSpec, Library, Mode, ModelSpec, Pipeline, Protocol, Window
 from accelbench.schema.measurement import Block, Data
-from accelbench.schema.vocab import Library, Mode, Pipeline, Protocol
 
 FAST, QUICK, MIDDLE, BEATEN = (1000, 0.05), (200, 0.002), (500, 0.01), (400, 0.02)
 

@@ -9,9 +9,8 @@ from accelbench.answers.cells import Process, cells_of
 from accelbench.answers.gaps import BATCH, pairs
 from accelbench.answers.jobs import jobs
 from accelbench.answers.serving import best_settings, capacities
-from accelbench.schema.cell import Server
+from accelbench.schema.cell import Engine, Protocol, Server, Status, Verdict
 from accelbench.schema.measurement import Quantile
-from accelbench.schema.vocab import Engine, Protocol, Status, Verdict
 from fakes import make_cell, make_measurement, make_record, make_served, make_serving
 
 P, F, U = Verdict.passes, Verdict.fails, Verdict.unknown

@@ -7,8 +7,8 @@ from accelbench.answers.cells import Process
 from accelbench.answers.comparison import difference
 from accelbench.answers.gaps import Word, gap
 from accelbench.answers.sureness import SpeedRatio, Verdict, are_interleaved, compare_processes
+from accelbench.schema.cell import Status
 from accelbench.schema.measurement import Block
-from accelbench.schema.vocab import Status
 from answers.processes import process
 from fakes import make_measurement, make_record
 

@@ -6,7 +6,7 @@ from accelbench.answers.cells import Process, cells_of
 from accelbench.answers.headline import beside_speeds, notices
 from accelbench.answers.jobs import jobs
 from accelbench.answers.time_to_goal import target_answers
-from accelbench.schema.vocab import Definition, Precision, Protocol, Status
+from accelbench.schema.cell import Definition, Precision, Protocol, Status
 from fakes import make_cell, make_record, make_trained
 
 BF16 = {"precision": Precision.bf16_mixed}

@@ -2,8 +2,8 @@ import pytest
 
 import accelbench
 from accelbench.schema import record as records
+from accelbench.schema.cell import Precision
 from accelbench.schema.measurement import Block
-from accelbench.schema.vocab import Precision
 from fakes import make_cell, make_measurement, make_record
 
 HERE = {"machine": {"cpu_name": "a CPU"}, "code": "c" * 64}

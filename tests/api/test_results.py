@@ -14,8 +14,8 @@ from accelbench.answers.jobs import jobs
 from accelbench.report.export import cell_rows, csv_text
 from accelbench.report.read import read_all
 from accelbench.schema import record as records
+from accelbench.schema.cell import Mode, Precision, Status
 from accelbench.schema.measurement import Block, Generation
-from accelbench.schema.vocab import Mode, Precision, Status
 from accelbench.sweep import terminal
 from accelbench.sweep.card import show_card
 from fakes import make_cell, make_measurement, make_record

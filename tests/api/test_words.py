@@ -6,7 +6,7 @@ import torch
 import accelbench
 from accelbench import UserError
 from accelbench.api.run import words_of
-from accelbench.schema.vocab import Precision
+from accelbench.schema.cell import Precision
 from accelbench.settings.compose import cells_of, compose
 from fakes import make_project
 

@@ -18,7 +18,7 @@ from accelbench.cluster import controller
 from accelbench.cluster.controller import shares
 from accelbench.errors import UserError
 from accelbench.lock import hold
-from accelbench.schema.vocab import Device, Status
+from accelbench.schema.cell import Device, Status
 from accelbench.settings.config import Executor, ExecutorConfig, Retry
 from cluster.jobs import ProcessEngine
 from fakes import make_cell, make_options

@@ -12,7 +12,7 @@ from accelbench.commands.command import default_folder, load
 from accelbench.errors import UserError
 from accelbench.project import Workplace
 from accelbench.schema import record
-from accelbench.schema.vocab import Status
+from accelbench.schema.cell import Status
 from report.conftest import Maker
 
 

@@ -13,8 +13,8 @@ from omegaconf import OmegaConf
 from accelbench.cli import main
 from accelbench.isolation import hosts
 from accelbench.isolation.hosts import Hosts
+from accelbench.schema.cell import Status
 from accelbench.schema.plan_file import read_planned
-from accelbench.schema.vocab import Status
 from fakes import faulty_host, make_project
 
 PLAIN = ["mode=infer", "tracking=none", "device=cpu"]

@@ -6,7 +6,7 @@ import pytest
 
 from accelbench.devices import allocators
 from accelbench.devices.allocators import Running
-from accelbench.schema.vocab import Allocator
+from accelbench.schema.cell import Allocator
 
 TELL = "from accelbench.devices.allocators import running; ran = running(); print(ran.word, ran.library, sep='|')"
 

@@ -5,7 +5,7 @@ import pytest
 
 from accelbench.devices import cpu, proc
 from accelbench.devices.registry import look
-from accelbench.schema.vocab import Device
+from accelbench.schema.cell import Device
 
 CPUINFO = """processor\t: 0
 model name\t: AMD EPYC 9R14

@@ -5,8 +5,7 @@ import subprocess
 import sys
 
 from accelbench.judging.verdict import judge
-from accelbench.schema.cell import DataSpec, ModelSpec, Target
-from accelbench.schema.vocab import Library, Mode, ModelOutput, Pipeline, Protocol, Status
+from accelbench.schema.cell import DataSpec, Library, Mode, ModelOutput, ModelSpec, Pipeline, Protocol, Status, Target
 from fakes import TESTS, make_cell
 
 MLP = ModelSpec(name="mlp", args={"widths": [32, 32], "dropout": 0.0}, optimizer="sgd", learning_rate=0.05)

@@ -11,9 +11,8 @@ from accelbench.engines.cell_run import BaseBackend, CellRun
 from accelbench.judging.verdict import judge
 from accelbench.measuring.checks import NOT_IN_TIME, ObservedOutput
 from accelbench.measuring.clock import NUM_INFER_EPOCHS, Step
-from accelbench.schema.cell import DataSpec, Options
+from accelbench.schema.cell import DataSpec, Mode, Options, Pipeline, Precision, Protocol
 from accelbench.schema.measurement import Observed
-from accelbench.schema.vocab import Mode, Pipeline, Precision, Protocol
 from fakes import assert_epochs_in_turn, make_cell
 
 FIT = {"mode": Mode.train, "protocol": Protocol.fit, "epochs": 2}

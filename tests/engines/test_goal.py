@@ -7,8 +7,7 @@ import pytest
 from accelbench.data.order import Order, parts_of
 from accelbench.engines.goal import GoalRun, ends_of
 from accelbench.errors import UnsupportedError
-from accelbench.schema.cell import Target
-from accelbench.schema.vocab import Definition, Mode, Protocol
+from accelbench.schema.cell import Definition, Mode, Protocol, Target
 from fakes import make_cell
 
 

@@ -9,8 +9,7 @@ from accelbench.engines.cell_run import BaseBackend, CellRun
 from accelbench.engines.networks import layers_of
 from accelbench.errors import UnknownChoiceError, UnsupportedError, UserError
 from accelbench.measuring.checks import FORMATS, word_for
-from accelbench.schema.cell import SHAPES, DataSpec, ModelSpec
-from accelbench.schema.vocab import Pipeline, Precision, Protocol, Weights
+from accelbench.schema.cell import SHAPES, DataSpec, ModelSpec, Pipeline, Precision, Protocol, Weights
 from fakes import make_cell
 
 

@@ -1,4 +1,4 @@
-"""A new engine needs only the files in tests/engines/sleep and a word in the vocabulary."""
+"""A new engine needs only the files in tests/engines/sleep and a word in `cell.Engine`."""
 
 import json
 import os
@@ -24,7 +24,7 @@ def project(tmp_path):
     """A project with a copy of the package, in src/, that has the engine."""
     root = make_project(tmp_path)
     first = '["pytorch", "lightning", "keras"'
-    copy_package(root, "schema/vocab.py", first, first + WORD)
+    copy_package(root, "schema/cell.py", first, first + WORD)
     folder = root / "src" / "accelbench" / "engines" / "sleep"
     folder.mkdir()
     shutil.copy(FILES / "engine.py", folder)

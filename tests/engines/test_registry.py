@@ -9,8 +9,7 @@ from accelbench.engines import registry
 from accelbench.engines.registry import host_spec
 from accelbench.engines.targets import LIGHTNING
 from accelbench.grid.fingerprint import BUILT_ON
-from accelbench.schema.cell import KerasSettings
-from accelbench.schema.vocab import EXPORTING, Device, Engine
+from accelbench.schema.cell import EXPORTING, Device, Engine, KerasSettings
 from fakes import TESTS, make_cell
 
 
@@ -58,7 +57,7 @@ def printed(code):
 def test_the_registry_imports_no_framework():
     code = (
         "import sys; from accelbench.engines.registry import host_spec; from accelbench.schema.cell import *;"
-        "from fakes import make_cell; from accelbench.schema.vocab import *;"
+        "from fakes import make_cell; from accelbench.schema.cell import *;"
         "print([host_spec(make_cell(engine=engine, keras=KerasSettings())).engine for engine in Engine]);"
         "print([name for name in ('torch', 'keras', 'tensorflow', 'numpy') if name in sys.modules])"
     )

@@ -12,9 +12,8 @@ from accelbench.engines.pytorch import engine
 from accelbench.engines.served import blocks_of
 from accelbench.errors import UserError
 from accelbench.judging.row import summarise
-from accelbench.schema.cell import Server
+from accelbench.schema.cell import EXPORTING, Engine, Protocol, Server, Status
 from accelbench.schema.measurement import Block
-from accelbench.schema.vocab import EXPORTING, Engine, Protocol, Status
 from accelbench.serving import server as serving
 from engines.cells import MLP, measured, own_cell, ran
 from engines.exported.test_engine import marked

@@ -7,8 +7,7 @@ from torch import nn
 
 from accelbench.engines import targets
 from accelbench.errors import UserError
-from accelbench.schema.cell import ModelSpec
-from accelbench.schema.vocab import Library
+from accelbench.schema.cell import Library, ModelSpec
 
 TARGETS = """
 import functools, os

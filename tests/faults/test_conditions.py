@@ -10,8 +10,8 @@ import pytest
 
 from accelbench.project import CEILINGS
 from accelbench.schema import record
+from accelbench.schema.cell import Status
 from accelbench.schema.plan_file import read_planned
-from accelbench.schema.vocab import Status
 from fakes import TESTS, give_ceilings, make_project
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(1200)]

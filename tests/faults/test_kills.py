@@ -23,7 +23,7 @@ import pytest
 from accelbench.errors import UserError
 from accelbench.project import PLAN, RECORDS
 from accelbench.schema import record as records
-from accelbench.schema.vocab import Status
+from accelbench.schema.cell import Status
 from accelbench.sinks.mlflow_fields import start_ms
 from fakes import blocks_of, make_measurement, make_project
 

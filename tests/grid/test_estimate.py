@@ -7,9 +7,8 @@ import pytest
 from accelbench.grid import estimate
 from accelbench.grid.estimate import COMPILED_S, FIXED_S, START_S, Evidence, Length, lengths, read_evidence
 from accelbench.schema import record as records
-from accelbench.schema.cell import Options, Server, Window
+from accelbench.schema.cell import Mode, Options, Precision, Protocol, Server, Window
 from accelbench.schema.measurement import SystemSeries
-from accelbench.schema.vocab import Mode, Precision, Protocol
 from fakes import make_cell, make_record, refuse_listing
 
 MACHINE = {"cpu_name": "a CPU", "num_threads": 2}

@@ -6,8 +6,7 @@ import pytest
 
 from accelbench.errors import UserError
 from accelbench.grid.own_code import check_own_code, source_files
-from accelbench.schema.cell import ModelSpec
-from accelbench.schema.vocab import Library
+from accelbench.schema.cell import Library, ModelSpec
 from environments import make_environment
 from fakes import make_cell
 

@@ -6,10 +6,9 @@ import pytest
 from accelbench.errors import UserError
 from accelbench.grid import fingerprint, plan
 from accelbench.project import Workplace
-from accelbench.schema.cell import DataSpec, ModelSpec
+from accelbench.schema.cell import MODULE, DataSpec, Engine, Library, ModelSpec, Protocol
 from accelbench.schema.measurement import Data
 from accelbench.schema.plan_file import joined
-from accelbench.schema.vocab import MODULE, Engine, Library, Protocol
 from fakes import make_cell
 
 DATA = Data(name="mnist", digest="d" * 64, source="random pixels", stand_in=True)

@@ -7,18 +7,22 @@ import pytest
 from accelbench.devices import packages
 from accelbench.devices.registry import DeviceReport, absent
 from accelbench.grid.support import why_not
-from accelbench.schema.cell import DataSpec, KerasSettings, ModelSpec, Options, Server
-from accelbench.schema.vocab import (
+from accelbench.schema.cell import (
     NOT_QUANTIZED,
     STEP_MODES,
     Allocator,
+    DataSpec,
     Device,
     Engine,
+    KerasSettings,
     Library,
     Mode,
+    ModelSpec,
+    Options,
     Pipeline,
     Precision,
     Protocol,
+    Server,
 )
 from fakes import make_cell
 

@@ -15,8 +15,21 @@ import pytest
 import accelbench
 from accelbench.judging.row import summarise, warnings_of
 from accelbench.judging.verdict import ALLOWED, BUSY
-from accelbench.schema.cell import DataSpec, ModelSpec, TrainerSettings, Window
-from accelbench.schema.vocab import MODULE, Library, Mode, ModelOutput, Pipeline, Precision, Protocol, Status, Stop
+from accelbench.schema.cell import (
+    MODULE,
+    DataSpec,
+    Library,
+    Mode,
+    ModelOutput,
+    ModelSpec,
+    Pipeline,
+    Precision,
+    Protocol,
+    Status,
+    Stop,
+    TrainerSettings,
+    Window,
+)
 from fakes import make_cell, make_record
 from marks import slow
 

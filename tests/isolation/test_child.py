@@ -8,7 +8,7 @@ import pytest
 
 from accelbench.isolation import child
 from accelbench.isolation.child import Outcome, Request, decode, encode
-from accelbench.schema.vocab import Status
+from accelbench.schema.cell import Status
 from fakes import make_cell
 
 NOT_VALID = "the engine's measurement is not valid: "

@@ -16,8 +16,7 @@ from accelbench.isolation import hosts as module
 from accelbench.isolation.hosts import SUBSTITUTING, Hosts
 from accelbench.isolation.usage_sampler import descendants
 from accelbench.judging.verdict import judge
-from accelbench.schema.cell import Options
-from accelbench.schema.vocab import Allocator, Status
+from accelbench.schema.cell import Allocator, Options, Status
 from fakes import TESTS, faulty_host, is_gone, make_cell
 
 

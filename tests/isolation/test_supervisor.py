@@ -8,7 +8,7 @@ import pytest
 
 from accelbench.isolation import supervisor as module
 from accelbench.isolation.hosts import Hosts
-from accelbench.schema.vocab import Status
+from accelbench.schema.cell import Status
 from fakes import faulty_host, is_gone, make_cell
 
 

@@ -1,8 +1,8 @@
 import pytest
 
 from accelbench.judging.costs import Cost, joules_per_sample, with_costs
+from accelbench.schema.cell import Device
 from accelbench.schema.measurement import Epoch, SystemSeries
-from accelbench.schema.vocab import Device
 from fakes import make_cell, make_measurement, make_record
 
 ROW = dict.fromkeys(

@@ -3,9 +3,8 @@ from dataclasses import asdict, replace
 import pytest
 
 from accelbench.judging.row import MEASURED, bound, summarise
-from accelbench.schema.cell import Options
+from accelbench.schema.cell import Bound, Mode, Options, Protocol, Status
 from accelbench.schema.measurement import Block, Breakdown, Epoch, Generation, SystemSeries, Work
-from accelbench.schema.vocab import Bound, Mode, Protocol, Status
 from fakes import make_cell, make_measurement, make_record
 from schema.test_ceilings import CEILINGS
 

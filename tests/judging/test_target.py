@@ -3,9 +3,8 @@
 import pytest
 
 from accelbench.judging.row import summarise
-from accelbench.schema.cell import Target
+from accelbench.schema.cell import Definition, Mode, Protocol, Span, Target
 from accelbench.schema.measurement import Evaluated, Logged, SystemSeries, TargetTraining
-from accelbench.schema.vocab import Definition, Mode, Protocol, Span
 from fakes import make_cell, make_measurement, make_record
 
 SPANS = [

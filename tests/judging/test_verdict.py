@@ -6,10 +6,9 @@ import pytest
 
 from accelbench.judging.row import MEASURED, summarise
 from accelbench.judging.verdict import is_retried, judge, load_beside, why_disturbed
-from accelbench.schema.cell import ModelSpec, Options
+from accelbench.schema.cell import Allocator, Device, ModelSpec, Options, Precision, Status
 from accelbench.schema.measurement import Block, SystemSeries, Work
 from accelbench.schema.record import DEVICE_MEASUREMENTS
-from accelbench.schema.vocab import Allocator, Device, Precision, Status
 from beside import BUSY, OTHERS, OWN, REASON, STEAL, WAITING, make_record, quiet, series
 from fakes import make_ceilings, make_cell, make_measurement
 

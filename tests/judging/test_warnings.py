@@ -4,8 +4,8 @@ import pytest
 
 from accelbench.judging.row import remarks_in, summarise, warnings_of
 from accelbench.judging.warnings import Kind
+from accelbench.schema.cell import Device, Mode, Protocol, Stop, Verdict
 from accelbench.schema.measurement import Block, Epoch, SystemSeries
-from accelbench.schema.vocab import Device, Mode, Protocol, Stop, Verdict
 from fakes import make_cell, make_measurement, make_record, make_served
 
 

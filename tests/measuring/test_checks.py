@@ -9,7 +9,7 @@ import pytest
 
 from accelbench.measuring import checks
 from accelbench.measuring.checks import Observations, ObservedOutput, Products, Training, compare, in_time
-from accelbench.schema.vocab import Precision
+from accelbench.schema.cell import Precision
 
 BATCH, FED = np.linspace(1.0, 2.0, 12).reshape(4, 3), np.linspace(-1.0, 0.5, 12).reshape(4, 3)
 WEIGHTS = np.array([[1.0, -2.0], [0.5, 3.0], [2.0, 0.25]])

@@ -6,8 +6,7 @@ import pytest
 
 from accelbench.measuring import clock
 from accelbench.measuring.clock import MAX_PHASED, MIN_PHASED, NUM_CHECK_STEPS, Limits, Runner, breakdown
-from accelbench.schema.cell import Window
-from accelbench.schema.vocab import Phase, Stop
+from accelbench.schema.cell import Phase, Stop, Window
 from accelbench.stats import order_statistics
 from marks import slow
 

@@ -9,8 +9,18 @@ from typing import NamedTuple
 import pytest
 
 from accelbench.judging.verdict import judge
-from accelbench.schema.cell import DataSpec, ModelSpec, TrainerSettings
-from accelbench.schema.vocab import MODULE, Library, Mode, ModelOutput, Pipeline, Status, Task
+from accelbench.schema.cell import (
+    MODULE,
+    DataSpec,
+    Library,
+    Mode,
+    ModelOutput,
+    ModelSpec,
+    Pipeline,
+    Status,
+    Task,
+    TrainerSettings,
+)
 from fakes import SHORT, make_cell
 
 ENVIRONMENT = Path(__file__).parents[2] / ".venv-models"

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from accelbench.schema.vocab import Status
+from accelbench.schema.cell import Status
 from fakes import make_project, write_sweep
 from marks import slow
 from sinks import samples

@@ -13,11 +13,22 @@ from accelbench.report import build
 from accelbench.report.read import Sweep, read_all
 from accelbench.report.read import read as read_sweep
 from accelbench.schema import record
-from accelbench.schema.cell import Cell, DataSpec, ModelSpec
+from accelbench.schema.cell import (
+    STEP_MODES,
+    Cell,
+    DataSpec,
+    Device,
+    Engine,
+    Mode,
+    ModelSpec,
+    Pipeline,
+    Precision,
+    Protocol,
+    Status,
+)
 from accelbench.schema.measurement import Block, Data, Epoch, Evaluation, SystemSeries
 from accelbench.schema.plan_file import PlanFile, WantedCell, write_plan
 from accelbench.schema.record import Record
-from accelbench.schema.vocab import STEP_MODES, Device, Engine, Mode, Pipeline, Precision, Protocol, Status
 from fakes import make_measurement, make_record
 
 MNIST = Data(name="mnist", digest="d" * 64, source="the original files", stand_in=False)

@@ -11,8 +11,8 @@ from accelbench.judging.row import summarise
 from accelbench.report import build
 from accelbench.report.export import EFFICIENCY, csv_text
 from accelbench.report.read import read_all
+from accelbench.schema.cell import Status
 from accelbench.schema.record import write
-from accelbench.schema.vocab import Status
 
 
 def content(folder: Path) -> dict[Path, bytes]:

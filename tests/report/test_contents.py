@@ -4,7 +4,7 @@ from accelbench.report import build
 from accelbench.report.build import metrics
 from accelbench.report.contents import compose, reasons
 from accelbench.report.read import cells_in
-from accelbench.schema.vocab import Engine, Status
+from accelbench.schema.cell import Engine, Status
 from report.rows import texts
 
 

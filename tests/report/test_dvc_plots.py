@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from accelbench.report import dvc_plots
-from accelbench.schema.vocab import Mode, Status
+from accelbench.schema.cell import Mode, Status
 
 TEMPLATE = Path(__file__).resolve().parents[2] / ".dvc" / "plots" / "throughput.json"
 WICKED = "</script><script>document.title = 1</script>&amp;"

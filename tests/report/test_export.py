@@ -7,8 +7,8 @@ import pytest
 
 from accelbench.cli import main
 from accelbench.report.export import EFFICIENCY, cell_rows
+from accelbench.schema.cell import Mode, Precision, Protocol, Scaling, Status
 from accelbench.schema.measurement import Evaluation
-from accelbench.schema.vocab import Mode, Precision, Protocol, Scaling, Status
 from fakes import make_trained
 from report.conftest import Maker
 

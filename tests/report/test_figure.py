@@ -7,7 +7,7 @@ import pytest
 from PIL import Image
 
 from accelbench.cli import main
-from accelbench.schema.vocab import Engine, Mode, Status
+from accelbench.schema.cell import Engine, Mode, Status
 from fakes import make_trained
 from report.conftest import Maker
 from report.pictures.samples import served, working

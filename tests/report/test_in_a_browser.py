@@ -14,8 +14,7 @@ from selenium.webdriver.remote.webelement import WebElement
 from selenium.webdriver.support.wait import WebDriverWait
 
 from accelbench.presentation import significant
-from accelbench.schema.cell import KerasSettings, ModelSpec
-from accelbench.schema.vocab import Engine, Library, Mode, Status
+from accelbench.schema.cell import Engine, KerasSettings, Library, Mode, ModelSpec, Status
 from browsing import asked_for
 from marks import slow
 from report.conftest import RANDOM

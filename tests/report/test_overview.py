@@ -7,8 +7,7 @@ import pytest
 from accelbench.report import build
 from accelbench.report.contents import compose
 from accelbench.report.overview import picture_of
-from accelbench.schema.cell import KerasSettings, Options
-from accelbench.schema.vocab import Engine, Mode, Status
+from accelbench.schema.cell import Engine, KerasSettings, Mode, Options, Status
 from report.pictures.samples import served
 
 NO_GPU = "no NVIDIA driver"

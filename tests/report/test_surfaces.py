@@ -13,8 +13,7 @@ from accelbench.answers.time_to_goal import target_answers
 from accelbench.cli import main
 from accelbench.commands.command import show_sweep
 from accelbench.judging.row import served_text, summarise
-from accelbench.schema.cell import ModelSpec, Server
-from accelbench.schema.vocab import Precision, Protocol, Verdict
+from accelbench.schema.cell import ModelSpec, Precision, Protocol, Server, Verdict
 from accelbench.sinks.mlflow_fields import about, of_cells, of_process
 from accelbench.sweep import terminal
 from accelbench.sweep.run import SweepResult

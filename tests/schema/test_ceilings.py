@@ -1,7 +1,7 @@
 from dataclasses import asdict, replace
 
 from accelbench.schema.ceilings import ceilings_in
-from accelbench.schema.vocab import Precision
+from accelbench.schema.cell import Precision
 from fakes import make_ceilings
 
 CEILINGS = make_ceilings(flops_per_s={"fp32": 1e12, "bf16": 4e12}, memory_bytes_per_s=1e11, launch_s=1e-5, probed=[])

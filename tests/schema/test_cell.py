@@ -4,10 +4,25 @@ from enum import StrEnum
 
 import pytest
 
-from accelbench.schema.cell import Cell, KerasSettings, ModelSpec, Options, Server, TrainerSettings
+from accelbench.schema.cell import (
+    SERVING,
+    Allocator,
+    Cell,
+    Device,
+    Engine,
+    KerasSettings,
+    Library,
+    Mode,
+    ModelSpec,
+    Options,
+    Protocol,
+    Scaling,
+    Server,
+    Task,
+    TrainerSettings,
+)
 from accelbench.schema.serialize import load, plain
 from accelbench.schema.setting import declared
-from accelbench.schema.vocab import SERVING, Allocator, Device, Engine, Library, Mode, Protocol, Scaling, Task
 from fakes import make_cell
 
 CELL = make_cell(engine=Engine.keras, keras=KerasSettings(), trainer=TrainerSettings())

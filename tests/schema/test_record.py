@@ -10,9 +10,8 @@ import fakes
 from accelbench.errors import UserError
 from accelbench.judging.row import summarise
 from accelbench.schema import plan_file, record
-from accelbench.schema.cell import id_of
+from accelbench.schema.cell import Status, id_of
 from accelbench.schema.measurement import Block, Data, Epoch, Evaluation, SystemSeries
-from accelbench.schema.vocab import Status
 from fakes import make_cell, make_measurement, write_plan_of
 
 OLD = Path(__file__).parent / "old_release"

@@ -14,10 +14,10 @@ import pytest
 
 from accelbench.cli import main
 from accelbench.project import RECORDS, workplace
+from accelbench.schema.cell import Status
 from accelbench.schema.measurement import Block
 from accelbench.schema.record import read, write
 from accelbench.schema.serialize import read_json
-from accelbench.schema.vocab import Status
 from accelbench.search.bisect import checked_out
 from accelbench.sweep.session import Session
 from fakes import make_measurement, make_options, make_record

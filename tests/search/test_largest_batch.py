@@ -6,7 +6,7 @@ from rich.console import Console
 
 from accelbench.errors import UserError
 from accelbench.isolation.hosts import Hosts
-from accelbench.schema.vocab import Precision, Protocol
+from accelbench.schema.cell import Precision, Protocol
 from accelbench.search import largest_batch
 from accelbench.search.largest_batch import next_batch
 from accelbench.sweep.run import SweepResult

@@ -16,8 +16,8 @@ from accelbench.isolation import hosts as isolated
 from accelbench.project import RECORDS
 from accelbench.report import read
 from accelbench.schema import plan_file, record
+from accelbench.schema.cell import Protocol, Status
 from accelbench.schema.plan_file import read_race
-from accelbench.schema.vocab import Protocol, Status
 from accelbench.search.base import BaseSearch
 from accelbench.search.race import Goal, search
 from accelbench.sweep.terminal import SweepProgress

@@ -15,8 +15,7 @@ from accelbench.cli import main
 from accelbench.errors import UserError
 from accelbench.report import read
 from accelbench.schema import plan_file
-from accelbench.schema.cell import Server
-from accelbench.schema.vocab import Protocol, Verdict
+from accelbench.schema.cell import Protocol, Server, Verdict
 from accelbench.search.base import BaseSearch
 from accelbench.search.serving import Candidate, search
 from accelbench.serving.server import num_requests

@@ -9,8 +9,7 @@ from rich.console import Console
 from accelbench import pipeline
 from accelbench.answers.jobs import jobs
 from accelbench.report import read
-from accelbench.schema.cell import Options
-from accelbench.schema.vocab import Status
+from accelbench.schema.cell import Options, Status
 from accelbench.search.top import answer, folder_of, questions
 from accelbench.sweep import run
 from fakes import make_cell, make_options

@@ -12,8 +12,7 @@ import pytest
 
 from accelbench.errors import UserError
 from accelbench.isolation.usage_sampler import children
-from accelbench.schema.cell import Server
-from accelbench.schema.vocab import Protocol, Verdict
+from accelbench.schema.cell import Protocol, Server, Verdict
 from accelbench.serving.server import TIME_LIMIT, Service, due_ns, lateness, num_requests, serve, summarised
 
 NUM = 50

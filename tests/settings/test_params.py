@@ -3,7 +3,7 @@ import yaml
 
 from accelbench.errors import UserError
 from accelbench.judging.costs import Cost
-from accelbench.schema.vocab import Device
+from accelbench.schema.cell import Device
 from accelbench.settings import params
 
 

@@ -1,8 +1,7 @@
 import pytest
 
 from accelbench.errors import UserError
-from accelbench.schema.cell import RunSettings, Server, TrainerSettings
-from accelbench.schema.vocab import SERVING, Definition, Scaling
+from accelbench.schema.cell import SERVING, Definition, RunSettings, Scaling, Server, TrainerSettings
 from accelbench.settings.compose import cells_of
 from accelbench.settings.to_cell import cell_and_options
 from settings.composed import merged

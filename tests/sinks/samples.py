@@ -3,10 +3,9 @@
 from datetime import UTC, datetime, timedelta
 
 from accelbench.answers.cells import Process
-from accelbench.schema.cell import Cell, ModelSpec
+from accelbench.schema.cell import Cell, Mode, ModelSpec, Precision, Protocol, Status
 from accelbench.schema.measurement import Block, Data, Epoch, Evaluation, Measurement, SystemSeries
 from accelbench.schema.record import Record
-from accelbench.schema.vocab import Mode, Precision, Protocol, Status
 from fakes import make_cell, make_measurement
 
 MNIST = Data(name="mnist", digest="6f1c" * 16, source="the original idx files", stand_in=False)

@@ -16,7 +16,7 @@ from accelbench.errors import UserError
 from accelbench.report.read import read_all
 from accelbench.schema import record as records
 from accelbench.schema import serialize
-from accelbench.schema.vocab import Precision, Protocol, Status
+from accelbench.schema.cell import Precision, Protocol, Status
 from accelbench.sinks import mlflow
 from accelbench.sinks import mlflow_fields as view
 from accelbench.sinks.delivery import Delivery, sync

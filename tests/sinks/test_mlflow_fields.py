@@ -5,9 +5,8 @@ import pytest
 
 from accelbench.answers.cells import Process, cells_of
 from accelbench.judging.row import summarise
-from accelbench.schema.cell import KerasSettings, Options, Window
+from accelbench.schema.cell import UNEXPECTED, Engine, KerasSettings, Options, Protocol, Status, Window
 from accelbench.schema.measurement import SystemSeries
-from accelbench.schema.vocab import UNEXPECTED, Engine, Protocol, Status
 from accelbench.sinks import mlflow_fields
 from accelbench.sinks.mlflow_fields import NOTE, of_cells, of_process, run_name
 from tests.sinks.samples import STAND_IN, cell, record

@@ -12,7 +12,7 @@ from selenium.webdriver.support.wait import WebDriverWait
 
 from accelbench.answers.cells import Process
 from accelbench.errors import UserError
-from accelbench.schema.vocab import Precision
+from accelbench.schema.cell import Precision
 from accelbench.sinks import mlflow_fields as view
 from accelbench.sinks.ui import DIRECT, serve
 from tests.sinks.samples import cell, record

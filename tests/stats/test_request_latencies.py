@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import scipy
 
-from accelbench.schema.vocab import Verdict
+from accelbench.schema.cell import Verdict
 from accelbench.stats.request_latencies import (
     CAREFUL,
     Misses,

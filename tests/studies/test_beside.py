@@ -1,4 +1,4 @@
-from accelbench.schema.vocab import Mode
+from accelbench.schema.cell import Mode
 from five_studies import beside, devices
 from report.rows import texts
 

@@ -1,7 +1,7 @@
 import pytest
 
+from accelbench.schema.cell import Engine, Mode, Protocol, Status
 from accelbench.schema.measurement import Epoch
-from accelbench.schema.vocab import Engine, Mode, Protocol, Status
 from five_studies import comparison
 
 

@@ -7,8 +7,8 @@ import pytest
 from accelbench.report import build, contents
 from accelbench.report.extension import load
 from accelbench.report.read import read_all
+from accelbench.schema.cell import Protocol, Status
 from accelbench.schema.measurement import Epoch, Evaluation
-from accelbench.schema.vocab import Protocol, Status
 from accelbench.settings import params
 from report.rows import texts
 

@@ -1,7 +1,7 @@
 from dataclasses import replace
 
+from accelbench.schema.cell import Status
 from accelbench.schema.measurement import SystemSeries
-from accelbench.schema.vocab import Status
 from five_studies import batches, steps
 from report.conftest import inferring
 from report.rows import texts

@@ -1,4 +1,4 @@
-from accelbench.schema.vocab import Mode, Protocol
+from accelbench.schema.cell import Mode, Protocol
 from five_studies import times
 from report.rows import texts
 

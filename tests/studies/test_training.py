@@ -1,5 +1,5 @@
+from accelbench.schema.cell import Engine, Protocol
 from accelbench.schema.measurement import Epoch, Evaluation
-from accelbench.schema.vocab import Engine, Protocol
 from five_studies import beside, training
 from report.rows import texts
 

@@ -8,9 +8,9 @@ from rich.console import Console
 
 import beside
 from accelbench.judging.row import summarise
+from accelbench.schema.cell import Mode, Phase, Precision, Protocol, Status
 from accelbench.schema.measurement import Block, Breakdown, Data, Evaluation, SystemSeries, Work
 from accelbench.schema.serialize import plain
-from accelbench.schema.vocab import Mode, Phase, Precision, Protocol, Status
 from accelbench.sweep.card import show_card
 from accelbench.sweep.terminal import details
 from fakes import make_ceilings, make_cell, make_measurement, make_record, make_served, make_trained

@@ -7,7 +7,7 @@ import pytest
 
 from accelbench.answers.cells import Process, cells_of
 from accelbench.answers.jobs import jobs
-from accelbench.schema.vocab import Status
+from accelbench.schema.cell import Status
 from environments import make_environment
 from fakes import make_cell
 

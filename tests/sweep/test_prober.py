@@ -7,9 +7,9 @@ from accelbench.isolation.child import Outcome
 from accelbench.judging.row import summarise, warnings_of
 from accelbench.judging.verdict import judge
 from accelbench.schema.ceilings import read_ceilings
+from accelbench.schema.cell import Status
 from accelbench.schema.measurement import SystemSeries, Work
 from accelbench.schema.serialize import plain
-from accelbench.schema.vocab import Status
 from accelbench.sweep.prober import Prober
 from fakes import make_ceilings, make_cell, make_measurement, make_record
 

@@ -9,7 +9,7 @@ from accelbench.devices.proc import CpuTimes
 from accelbench.errors import UserError
 from accelbench.isolation.hosts import Hosts
 from accelbench.report import read
-from accelbench.schema.vocab import Status
+from accelbench.schema.cell import Status
 from accelbench.settings.config import Retry
 from accelbench.sweep import session
 from accelbench.sweep.prober import Quiet

@@ -10,8 +10,7 @@ from accelbench.grid import fingerprint, plan
 from accelbench.isolation.hosts import Hosts
 from accelbench.project import RECORDS
 from accelbench.schema import plan_file, record
-from accelbench.schema.cell import ModelSpec
-from accelbench.schema.vocab import Device, Engine, Library, Precision, Status
+from accelbench.schema.cell import Device, Engine, Library, ModelSpec, Precision, Status
 from accelbench.settings.config import Retry
 from fakes import faulty_host, make_cell
 

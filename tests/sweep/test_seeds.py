@@ -1,7 +1,7 @@
 import pytest
 
 from accelbench.cli import main
-from accelbench.schema.vocab import Precision, Protocol
+from accelbench.schema.cell import Precision, Protocol
 from accelbench.sweep.interleaved import with_seeds
 from fakes import make_cell
 

@@ -11,10 +11,9 @@ from accelbench.answers.cells import Process, cells_of
 from accelbench.answers.jobs import jobs
 from accelbench.grid.estimate import Evidence
 from accelbench.grid.plan import Planned
-from accelbench.schema.cell import Cell, ModelSpec
+from accelbench.schema.cell import Cell, Mode, ModelSpec, Precision, Status
 from accelbench.schema.measurement import Block
 from accelbench.schema.plan_file import labels
-from accelbench.schema.vocab import Mode, Precision, Status
 from accelbench.sweep import terminal
 from accelbench.sweep.terminal import JobLines, SweepProgress
 from fakes import make_cell, make_measurement, make_record, make_served, make_trained

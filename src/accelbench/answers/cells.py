@@ -22,11 +22,10 @@ from accelbench.judging.costs import Cost, with_costs
 from accelbench.judging.row import summarise, without_numbers
 from accelbench.judging.verdict import DISTURBED, verdict_on
 from accelbench.judging.warnings import was_beside_others
-from accelbench.schema.cell import CHOSEN_SETTINGS, Cell
+from accelbench.schema.cell import CHOSEN_SETTINGS, Cell, Device, Protocol, Provenance, Status
 from accelbench.schema.measurement import Measurement
 from accelbench.schema.record import CODE, PLACE, Record, Row
 from accelbench.schema.serialize import changed, digest, grouped
-from accelbench.schema.vocab import Device, Protocol, Provenance, Status
 from accelbench.stats.intervals import mean_interval
 from accelbench.stats.order_statistics import median
 

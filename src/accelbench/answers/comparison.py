@@ -15,10 +15,10 @@ from accelbench.answers.sureness import CONFIDENCE, MARGIN, SpeedRatio, Verdict,
 from accelbench.errors import UserError
 from accelbench.presentation import counted, say
 from accelbench.project import PLAN, RECORDS, RESULTS, workplace
+from accelbench.schema.cell import Status
 from accelbench.schema.plan_file import labels, read_planned, sweep_folders
 from accelbench.schema.record import CODE, DEVICE_MEASUREMENTS, hardware, listed, read, read_all
 from accelbench.schema.serialize import canonical_json, flat
-from accelbench.schema.vocab import Status
 
 # If these settings differ, the two speeds are of different work.
 MEANING = ("model.name", "data.name", "mode", "protocol")

@@ -11,8 +11,7 @@ from accelbench.answers.sureness import APART_RATIO, LIKELY_RATIO, Verdict, comp
 from accelbench.answers.words import engine_text, feeding_text, model_text, setting_name, switches_text
 from accelbench.judging.row import warnings_of
 from accelbench.presentation import counted, significant
-from accelbench.schema.cell import Options
-from accelbench.schema.vocab import Device, Engine, Precision
+from accelbench.schema.cell import Device, Engine, Options, Precision
 
 BESIDE = "other programs used the CPU meanwhile"
 # How sure a difference between two cells is. `same`: it is sure that there is no relevant difference.

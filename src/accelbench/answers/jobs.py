@@ -23,10 +23,9 @@ from accelbench.answers.words import (
 )
 from accelbench.judging.warnings import output_error_text
 from accelbench.presentation import significant
-from accelbench.schema.cell import CHOSEN_SETTINGS, Cell
+from accelbench.schema.cell import CHOSEN_SETTINGS, Cell, Protocol
 from accelbench.schema.record import device_names
 from accelbench.schema.serialize import flat, grouped
-from accelbench.schema.vocab import Protocol
 
 MAX_NAMED = 3  # settings or packages named for a job, at most
 REFERENCE = "reference"

@@ -13,10 +13,9 @@ from accelbench.answers.cells import MeasuredCell, Process
 from accelbench.answers.jobs import Job, alike
 from accelbench.judging.row import limit_text
 from accelbench.presentation import significant
-from accelbench.schema.cell import Cell, Server
+from accelbench.schema.cell import Cell, Protocol, Server, Status, Verdict
 from accelbench.schema.measurement import Serving
 from accelbench.schema.serialize import grouped
-from accelbench.schema.vocab import Protocol, Status, Verdict
 from accelbench.stats import request_latencies
 from accelbench.stats.request_latencies import MIN_JOINED
 

@@ -17,8 +17,7 @@ from accelbench.answers.jobs import Job, alike
 from accelbench.answers.sureness import LIKELY_RATIO, MARGIN, are_interleaved, ran_beside_others
 from accelbench.answers.words import model_text
 from accelbench.presentation import counted, significant
-from accelbench.schema.cell import Cell, ModelSpec
-from accelbench.schema.vocab import UNEXPECTED, Definition, Protocol, Status
+from accelbench.schema.cell import UNEXPECTED, Cell, Definition, ModelSpec, Protocol, Status
 from accelbench.stats import intervals
 
 MIN_SEEDS = 6  # of each setting; with fewer seeds, the median has no interval

@@ -6,22 +6,34 @@ from collections.abc import Iterable
 from accelbench.answers.cells import Process
 from accelbench.judging.verdict import DISTURBED
 from accelbench.presentation import UNKNOWN, counted, significant
-from accelbench.schema import vocab
-from accelbench.schema.cell import Cell, Options, folder_name
+from accelbench.schema.cell import (
+    Allocator,
+    Augment,
+    Cell,
+    Definition,
+    Device,
+    Engine,
+    Library,
+    Mode,
+    Options,
+    Pipeline,
+    Protocol,
+    folder_name,
+)
 from accelbench.schema.record import Row, number_of
 
 OWN = "accelbench's own"  # the environment of cells without `python`
 FLAGS = [name for name in vars(Options()) if name != "allocator"]
 WORD_END = re.compile(r"(?<![=,:\[])(?<!\de)-")  # a dash between words of a label, but not in `x=-1` or `1e-05`
-ENGINES = {engine: engine.value for engine in vocab.Engine} | {
-    vocab.Engine.pytorch: "PyTorch",
-    vocab.Engine.lightning: "Lightning",
-    vocab.Engine.keras: "Keras",
-    vocab.Engine.onnxruntime: "ONNX Runtime",
-    vocab.Engine.openvino: "OpenVINO",
-    vocab.Engine.aotinductor: "AOTInductor",
+ENGINES = {engine: engine.value for engine in Engine} | {
+    Engine.pytorch: "PyTorch",
+    Engine.lightning: "Lightning",
+    Engine.keras: "Keras",
+    Engine.onnxruntime: "ONNX Runtime",
+    Engine.openvino: "OpenVINO",
+    Engine.aotinductor: "AOTInductor",
 }
-DEVICES = {device: device.upper() for device in vocab.Device} | {vocab.Device.xla_cpu: "XLA"}
+DEVICES = {device: device.upper() for device in Device} | {Device.xla_cpu: "XLA"}
 
 
 def model_text(process: Process) -> str:
@@ -29,7 +41,7 @@ def model_text(process: Process) -> str:
 
     For accelbench's own networks, it is only the name, because conf/ fixes their arguments.
     """
-    arguments = process.row["arguments"] if process.cell.model.library != vocab.Library.accelbench else None
+    arguments = process.row["arguments"] if process.cell.model.library != Library.accelbench else None
     return f"{process.cell.model.name}({arguments})" if arguments else process.cell.model.name
 
 
@@ -47,16 +59,16 @@ def feeding_text(process: Process) -> str:
     """Names the pipeline, the augmentation and the protocol if they are not the default, such as `jpeg flip fit`."""
     cell = process.cell
     words = [f"{cell.data.train_images:,} images"] if cell.data.train_images else []
-    if cell.data.pipeline != vocab.Pipeline.array:
+    if cell.data.pipeline != Pipeline.array:
         words.append(cell.data.pipeline)
-    if cell.data.augment != vocab.Augment.none:
+    if cell.data.augment != Augment.none:
         words.append(cell.data.augment)
-    if cell.protocol == vocab.Protocol.target:
-        is_fixed = cell.target.definition == vocab.Definition.fixed
+    if cell.protocol == Protocol.target:
+        is_fixed = cell.target.definition == Definition.fixed
         words.append(
             f"to {cell.target.text} ({f'fixed length, epochs={cell.epochs}' if is_fixed else 'first passage'})"
         )
-    elif cell.protocol != vocab.Protocol.window:
+    elif cell.protocol != Protocol.window:
         words.append(cell.protocol)
     return " ".join(words)
 
@@ -86,12 +98,12 @@ def setting_name(
         words.append(f"on {DEVICES[cell.device]}")
     if has_batch:
         words.append(f"b{cell.batch_size}")
-    return ", ".join(filter(None, [" ".join(words), options_text(row | {"engine": vocab.Engine.pytorch})]))
+    return ", ".join(filter(None, [" ".join(words), options_text(row | {"engine": Engine.pytorch})]))
 
 
 def speed_unit(cell: Cell) -> tuple[int, str]:
     """Returns (number of units in a sample, unit of the cell's speed), such as `(32, "tokens/s")`."""
-    return (cell.generate.new_tokens, "tokens/s") if cell.mode == vocab.Mode.generate else (1, "samples/s")
+    return (cell.generate.new_tokens, "tokens/s") if cell.mode == Mode.generate else (1, "samples/s")
 
 
 def speed_text(cell: Cell, *rates: float | None, digits: int = 3) -> str:
@@ -126,7 +138,7 @@ def options_text(row: Row) -> str | None:
         enabled.append(f"{row['devices']} devices ({row['scaling']}{per_device})")
     if row["asked_threads"] is not None:
         enabled.append(counted(int(row["asked_threads"]), "thread"))
-    if row["engine"] != vocab.Engine.pytorch:
+    if row["engine"] != Engine.pytorch:
         enabled.append(engine_text(row))
     if row["python"] is not None:
         enabled.append(folder_name(str(row["python"])))
@@ -136,7 +148,7 @@ def options_text(row: Row) -> str | None:
 def switches_text(row: Row) -> str:
     """Names the options of `schema.cell.Options` that are on. Empty if all are off."""
     enabled = [name for name in FLAGS if row[name]]
-    if row["allocator"] != vocab.Allocator.default:
+    if row["allocator"] != Allocator.default:
         enabled.append(str(row["allocator"]))
     return " + ".join(enabled)
 

@@ -27,14 +27,31 @@ from accelbench.isolation.child import Outcome
 from accelbench.isolation.hosts import Hosts
 from accelbench.judging.verdict import ALLOWED, BUSY, judge
 from accelbench.project import SENT, workplace
-from accelbench.schema import vocab
 from accelbench.schema.ceilings import ceilings_in, read_ceilings
-from accelbench.schema.cell import Cell, DataSpec, ModelSpec, Options, Window
+from accelbench.schema.cell import (
+    NOT_QUANTIZED,
+    RANDOM,
+    STEP_MODES,
+    Cell,
+    DataSpec,
+    Device,
+    Engine,
+    Library,
+    Mode,
+    ModelOutput,
+    ModelSpec,
+    Options,
+    Pipeline,
+    Precision,
+    Protocol,
+    Status,
+    Window,
+)
 from accelbench.schema.record import Record
 from accelbench.schema.serialize import load, plain
 from accelbench.schema.text import one_line
 
-DEVICES = (vocab.Device.cpu, vocab.Device.gpu)
+DEVICES = (Device.cpu, Device.gpu)
 OPTIMIZERS = ("adam", "adamw", "sgd")
 TIMEOUT_S = 60.0  # most of it is for comparing the output with that of fp32 on the CPU
 SENDER = "accelbench.api.sent"  # module that runs the sent objects
@@ -86,8 +103,8 @@ def measure(
     """
     choices = (
         ("device", device, DEVICES),
-        ("mode", mode, vocab.STEP_MODES),
-        ("precision", precision, vocab.NOT_QUANTIZED),
+        ("mode", mode, STEP_MODES),
+        ("precision", precision, NOT_QUANTIZED),
         ("optimizer", optimizer, OPTIMIZERS),
     )
     for flag, word, words in choices:
@@ -99,7 +116,7 @@ def measure(
     named = model_or_function
     num_samples = 1
     is_compiled = False
-    pipeline = vocab.Pipeline.host
+    pipeline = Pipeline.host
     if is_function:
         if batch is not None or loss is not None or (mode, precision) != ("infer", "fp32"):
             raise UserError("measure: batch, mode, precision and loss need an object of torch.nn.Module, such as Net()")
@@ -112,7 +129,7 @@ def measure(
                 f"batch: should be a tensor, a tuple or a mapping of tensors, not a {type(batch).__name__}: "
                 "torch.as_tensor(...) makes tensors"
             )
-        if (loss is None) == (mode == vocab.Mode.train):
+        if (loss is None) == (mode == Mode.train):
             raise UserError(
                 "loss: mode='train', and only this mode, needs a loss: a function of (output, batch) that returns a "
                 "scalar"
@@ -120,7 +137,7 @@ def measure(
         _check_weights(model_or_function, device, precision)
         num_samples = tensors[0].size(0) if tensors[0].dim() else 0
         if all(tensor.is_cuda for tensor in tensors):
-            pipeline = vocab.Pipeline.device
+            pipeline = Pipeline.device
         # A compiled network can't be pickled. The process compiles it again.
         network = getattr(model_or_function, "_orig_mod", model_or_function)
         is_compiled = network is not model_or_function
@@ -128,25 +145,25 @@ def measure(
         sent = {"network": network, "batch": batch, "loss": loss, "samples": samples}
     cell = Cell(
         suite="",
-        engine=vocab.Engine.pytorch,
-        device=vocab.Device(device),
+        engine=Engine.pytorch,
+        device=Device(device),
         model=ModelSpec(
             name=one_line(name or str(getattr(named, "__name__", type(named).__name__))),
-            library=vocab.Library.custom,
+            library=Library.custom,
             network=f"{SENDER}.network",
             factory=True,
-            output=vocab.ModelOutput.any,
+            output=ModelOutput.any,
             batch=f"{SENDER}.batch",
             loss=f"{SENDER}.loss" if loss else None,
             samples=None if samples is None else f"{SENDER}.samples",
             optimizer=optimizer,
             learning_rate=learning_rate,
         ),
-        data=DataSpec(name=vocab.RANDOM, pipeline=pipeline),
-        mode=vocab.Mode(mode),
-        precision=vocab.Precision(precision),
+        data=DataSpec(name=RANDOM, pipeline=pipeline),
+        mode=Mode(mode),
+        precision=Precision(precision),
         batch_size=num_samples if samples is None else samples,
-        protocol=vocab.Protocol.window,
+        protocol=Protocol.window,
         epochs=1,
         options=Options(compile=is_compiled),
         window=window or Window(),
@@ -166,8 +183,8 @@ def _check_weights(network: Any, device: str, precision: str) -> None:
     """Raises UserError if a default would measure the network on another device or in another number format."""
     weights = next((weight for weight in network.parameters() if weight.is_floating_point()), None)
     if weights is not None:
-        is_elsewhere = weights.is_cuda and device == vocab.Device.cpu
-        if is_elsewhere or (weights.dtype.itemsize != 4 and precision == vocab.Precision.fp32):
+        is_elsewhere = weights.is_cuda and device == Device.cpu
+        if is_elsewhere or (weights.dtype.itemsize != 4 and precision == Precision.fp32):
             raise UserError(
                 f"device={device!r}, precision={precision!r}: the network's weights are {weights.dtype} on "
                 f"{weights.device}: measure it there and so, or use .cpu() and .float()"
@@ -209,13 +226,13 @@ def _measured(cell: Cell, pickles: dict[str, bytes], is_function: bool) -> Resul
         if outcome.error:
             error.add_note(outcome.error)
         raise error
-    environment = fingerprint.fingerprint(vocab.Engine.pytorch)
+    environment = fingerprint.fingerprint(Engine.pytorch)
     ceilings = read_ceilings(workplace().cache, environment).get(cell.device.value)
     record = Record(
         cell=cell,
         identity="0" * 8,
         label=cell.model.name,
-        status=vocab.Status.ok,
+        status=Status.ok,
         started_at=started_at,
         wall_s=time.perf_counter() - start_s,
         # A call does not wait for a quiet machine. Other load becomes a doubt in the result.

@@ -17,11 +17,11 @@ from accelbench.judging.warnings import Kind
 from accelbench.project import workplace
 from accelbench.report import read as reading
 from accelbench.report.read import Sweep
+from accelbench.schema.cell import Mode
 from accelbench.schema.measurement import Measurement
 from accelbench.schema.record import Record, Row
 from accelbench.schema.record import read as read_record
 from accelbench.schema.text import clean
-from accelbench.schema.vocab import Mode
 from accelbench.stats.order_statistics import NUM_SAMPLES_FOR
 from accelbench.sweep import terminal
 

@@ -27,9 +27,8 @@ from accelbench.engines.pytorch.backends import Backend, backend_for
 from accelbench.engines.pytorch.structure import leaves_in, mapped
 from accelbench.errors import UserError
 from accelbench.project import SENT
-from accelbench.schema.cell import Cell
+from accelbench.schema.cell import Cell, Device
 from accelbench.schema.measurement import Measurement, Observed
-from accelbench.schema.vocab import Device
 
 # Types of results whose computation has not started, or may still run.
 UNFINISHED = (Awaitable, AsyncIterator, Iterator, threading.Thread, BaseProcess, subprocess.Popen)

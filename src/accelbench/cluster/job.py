@@ -16,9 +16,8 @@ from accelbench.errors import UserError
 from accelbench.grid.plan import prepare
 from accelbench.isolation.hosts import Hosts
 from accelbench.project import workplace
-from accelbench.schema.cell import Cell
+from accelbench.schema.cell import SHARE_ONE_CPU, UNEXPECTED, Cell, Device
 from accelbench.schema.serialize import load, read_json
-from accelbench.schema.vocab import SHARE_ONE_CPU, UNEXPECTED, Device
 from accelbench.settings.config import SweepOptions
 from accelbench.sweep.run import known
 from accelbench.sweep.session import Session

@@ -12,8 +12,8 @@ from submitit.slurm.slurm import SlurmExecutor
 
 from accelbench.cluster.job import ClusterEngine, Need, run_part
 from accelbench.errors import UserError
+from accelbench.schema.cell import Device
 from accelbench.schema.text import one_line
-from accelbench.schema.vocab import Device
 from accelbench.settings.config import SlurmConfig
 
 TIMEOUT_S = 60.0  # time limit of a Slurm command

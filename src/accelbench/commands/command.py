@@ -24,7 +24,7 @@ from accelbench.errors import Parser, UserError, did_you_mean
 from accelbench.presentation import seconds_of
 from accelbench.project import CONFIRMED, RECORDS, RESULTS, RUNS, Workplace, shown
 from accelbench.rules import Asked, Rule
-from accelbench.schema.vocab import Device, Status
+from accelbench.schema.cell import Device, Status
 
 if TYPE_CHECKING:
     from accelbench.judging.costs import Cost

@@ -27,7 +27,7 @@ from accelbench.commands.command import (
 from accelbench.errors import UserError
 from accelbench.presentation import duration
 from accelbench.rules import Rule
-from accelbench.schema.vocab import UNEXPECTED
+from accelbench.schema.cell import UNEXPECTED
 
 if TYPE_CHECKING:
     from accelbench.answers.comparison import Terms

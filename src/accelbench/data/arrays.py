@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 
 from accelbench.errors import DataError, UnsupportedError
 from accelbench.project import MANIFEST, project_folder
+from accelbench.schema.cell import RANDOM
 from accelbench.schema.measurement import Data
 from accelbench.schema.serialize import digest, load, read_json, safe, sha256_of
-from accelbench.schema.vocab import RANDOM
 
 SPLITS = ("train", "test")
 DRAWN = "normal random numbers, drawn for each cell from its seed"  # description of the source of random images

@@ -24,8 +24,8 @@ from numpy.typing import NDArray
 
 from accelbench.data.arrays import DRAWN, Arrays, Obtained, save_split
 from accelbench.errors import DataError, DownloadError, UnknownChoiceError, UserError
+from accelbench.schema.cell import RANDOM
 from accelbench.schema.serialize import digest, sha256_of, writing
-from accelbench.schema.vocab import RANDOM
 
 # A mirror that sends nothing for this many seconds is given up.
 STALL_S = 4.5

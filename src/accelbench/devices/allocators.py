@@ -16,8 +16,8 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
+from accelbench.schema.cell import Allocator
 from accelbench.schema.serialize import sha256_of
-from accelbench.schema.vocab import Allocator
 
 # Allocator -> the file names of its library, the preferred one first; and Debian's package.
 LIBRARIES = {

@@ -8,7 +8,7 @@ from dataclasses import replace
 from accelbench.devices import packages, proc
 from accelbench.devices.registry import DeviceReport, absent
 from accelbench.errors import how_to_install
-from accelbench.schema.vocab import Device
+from accelbench.schema.cell import Device
 
 # The features by which oneDNN chooses its kernels, as /proc/cpuinfo names them.
 INSTRUCTION_SETS = (

@@ -11,7 +11,7 @@ import pynvml
 
 from accelbench.devices import packages
 from accelbench.devices.registry import DeviceReport, absent
-from accelbench.schema.vocab import Device
+from accelbench.schema.cell import Device
 
 BUSY_PERCENT = 5
 NUM_LOOKS, LOOK_S = 4, 0.5  # together longer than the time over which NVML averages utilisation

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
-from accelbench.schema.vocab import ON_TORCH, Device
+from accelbench.schema.cell import ON_TORCH, Device
 
 
 @dataclass(frozen=True, kw_only=True)

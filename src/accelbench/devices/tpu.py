@@ -7,7 +7,7 @@ from collections import Counter
 
 from accelbench.devices import packages, proc
 from accelbench.devices.registry import DeviceReport, absent
-from accelbench.schema.vocab import Device
+from accelbench.schema.cell import Device
 
 # PCI ids and cores of a chip: torch_xla 2.9, `torch_xla/_internal/tpu.py`, `num_available_chips` and
 # `num_logical_cores_per_chip`. Names: JAX, `jax/_src/hardware_utils.py`.

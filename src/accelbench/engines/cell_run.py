@@ -23,7 +23,7 @@ from accelbench.errors import UnsupportedError
 from accelbench.measuring import checks, clock
 from accelbench.measuring.checks import FORMATS, Findings, NewNetwork, Observations, ObservedOutput, Output, in_time
 from accelbench.measuring.clock import ONE_RANK, Clock, Compiles, Limits, RankGroup, Runner, Step, Timing
-from accelbench.schema.cell import Cell
+from accelbench.schema.cell import EPOCHS, SERVING, Cell, Mode, Pipeline, Precision, Protocol
 from accelbench.schema.measurement import (
     Breakdown,
     Epoch,
@@ -36,7 +36,6 @@ from accelbench.schema.measurement import (
     Work,
 )
 from accelbench.schema.serialize import MAX_NUMBER
-from accelbench.schema.vocab import EPOCHS, SERVING, Mode, Pipeline, Precision, Protocol
 
 
 class BaseBackend:

@@ -15,10 +15,9 @@ from accelbench.data.order import Order
 from accelbench.devices.proc import started_boot_s
 from accelbench.measuring import clock
 from accelbench.measuring.clock import Step, Timing
-from accelbench.schema.cell import ACCURACY, LOSS, Cell, Target
+from accelbench.schema.cell import ACCURACY, LOSS, Cell, Definition, Device, Span, Stop, Target
 from accelbench.schema.measurement import Evaluated, Evaluation, Logged, TargetTraining
 from accelbench.schema.serialize import MAX_NUMBER
-from accelbench.schema.vocab import Definition, Device, Span, Stop
 
 if TYPE_CHECKING:
     from accelbench.engines.cell_run import CellRun

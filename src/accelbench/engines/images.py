@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 from accelbench.data.arrays import Arrays, load_split, read_classes
 from accelbench.data.order import VALIDATION, Last, Order, parts_of
 from accelbench.errors import UnknownChoiceError, UnsupportedError, UserError, did_you_mean
-from accelbench.schema.cell import Cell, ModelSpec
-from accelbench.schema.vocab import EPOCHS, RANDOM, RANDOM_IMAGE_PIPELINES, Library, Protocol
+from accelbench.schema.cell import EPOCHS, RANDOM, RANDOM_IMAGE_PIPELINES, Cell, Library, ModelSpec, Protocol
 
 Shape = tuple[int, ...]
 Made = TypeVar("Made")

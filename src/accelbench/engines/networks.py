@@ -14,8 +14,7 @@ from typing import Any
 
 from accelbench.engines.images import Made, Shape, check_fits
 from accelbench.errors import UnknownChoiceError, UserError
-from accelbench.schema.cell import ModelSpec
-from accelbench.schema.vocab import Weights
+from accelbench.schema.cell import ModelSpec, Weights
 
 Layers = list[tuple[Any, ...]]
 

@@ -1,7 +1,7 @@
 """Describes the host process of a cell: the engine's module, the modules to preload, and the environment variables.
 
-Each engine has a folder beside this file. The folder has the engine's name in `vocab.Engine`. The engines in
-`vocab.EXPORTING` share the folder `exported`. This file imports no framework.
+Each engine has a folder beside this file. The folder has the engine's name in `cell.Engine`. The engines in
+`cell.EXPORTING` share the folder `exported`. This file imports no framework.
 
 The modules directly in this folder do not import an engine's folder. Therefore a cell uses only its engine's folder
 and the folders that this folder imports. For example, Lightning's folder imports PyTorch's.
@@ -14,8 +14,7 @@ from pathlib import Path
 
 from accelbench.devices import allocators
 from accelbench.devices.gpu import IN_ORDER
-from accelbench.schema.cell import Cell
-from accelbench.schema.vocab import EXPORTING, ON_TORCH, Device, Engine, Library, Mode
+from accelbench.schema.cell import EXPORTING, ON_TORCH, Cell, Device, Engine, Library, Mode
 
 SUPERVISOR = "accelbench.isolation.supervisor"
 LIGHT_IMPORT = "accelbench.engines.lightning.light_import"

@@ -11,10 +11,9 @@ from numpy.typing import NDArray
 
 from accelbench.measuring.checks import OUTPUT
 from accelbench.measuring.clock import Step, Timing, boot_s
-from accelbench.schema.cell import MAX_SEED, Cell, Window
+from accelbench.schema.cell import MAX_SEED, Cell, Protocol, Stop, Window
 from accelbench.schema.measurement import Block
 from accelbench.schema.serialize import sha256_of, writing
-from accelbench.schema.vocab import Protocol, Stop
 from accelbench.serving import server
 from accelbench.serving.server import ONE_AT_A_TIME, TIME_LIMIT, Served, Service
 

@@ -15,10 +15,9 @@ from accelbench.errors import RefusedError
 from accelbench.grid.fingerprint import fingerprint
 from accelbench.presentation import counted, duration
 from accelbench.project import RECORD_FOLDERS
-from accelbench.schema.cell import Cell
+from accelbench.schema.cell import SERVING, Cell, Engine, Protocol
 from accelbench.schema.plan_file import record_paths
 from accelbench.schema.record import Record, read_all
-from accelbench.schema.vocab import SERVING, Engine, Protocol
 
 REPEATED = frozenset({"seed", "repeat"})  # settings that do not change a cell's duration
 ALIKE = (REPEATED, REPEATED | {"batch_size"})  # cells that differ only in these settings take about as long; best first

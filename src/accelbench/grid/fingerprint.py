@@ -21,11 +21,10 @@ from accelbench.engines.registry import SUBSTITUTING
 from accelbench.errors import UserError
 from accelbench.grid.own_code import source_digest
 from accelbench.project import PACKAGE
-from accelbench.schema.cell import Cell
+from accelbench.schema.cell import EXPORTING, Cell, Engine
 from accelbench.schema.measurement import Data
 from accelbench.schema.secrets import kept
 from accelbench.schema.serialize import digest, sha256_of
-from accelbench.schema.vocab import EXPORTING, Engine
 
 GIT_S = 10.0  # time limit of git, which may wait forever for a hook or a remote file system
 

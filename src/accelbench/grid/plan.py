@@ -15,10 +15,9 @@ from accelbench.grid.fingerprint import fingerprint, git_state, identity, of_cel
 from accelbench.grid.own_code import check_own_code, source_digest
 from accelbench.grid.support import why_not, why_unfit
 from accelbench.project import MANIFEST, Workplace
-from accelbench.schema.cell import Cell
+from accelbench.schema.cell import MODULE, RANDOM, Cell, Device, Engine, Protocol
 from accelbench.schema.measurement import Data
 from accelbench.schema.plan_file import WantedCell, labels
-from accelbench.schema.vocab import MODULE, RANDOM, Device, Engine, Protocol
 
 
 @dataclass(frozen=True)

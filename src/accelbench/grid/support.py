@@ -13,8 +13,20 @@ from accelbench.devices.tpu import TORCH_TPU
 from accelbench.engines import images
 from accelbench.errors import how_to_install
 from accelbench.rules import SKIPPED, Asked
-from accelbench.schema import vocab
-from accelbench.schema.cell import SHAPES, Cell, KerasSettings, Options
+from accelbench.schema.cell import (
+    ON_TORCH,
+    QUANTIZED,
+    RANDOM,
+    SHAPES,
+    XLA,
+    Cell,
+    Device,
+    Engine,
+    KerasSettings,
+    Library,
+    Options,
+    Pipeline,
+)
 
 # The compilers that inductor and Triton look for if CXX and CC are not set.
 CXX = ["clang++" if sys.platform == "darwin" else "g++"]
@@ -22,12 +34,12 @@ C = ["clang", "gcc"]
 
 # The modules that an engine's cells import besides torch; below, the modules that quantise a network for an engine.
 MODULES = {
-    vocab.Engine.lightning: ("pytorch_lightning",),
-    vocab.Engine.onnxruntime: ("onnxruntime", "onnx", "onnxscript"),
-    vocab.Engine.openvino: ("openvino",),
+    Engine.lightning: ("pytorch_lightning",),
+    Engine.onnxruntime: ("onnxruntime", "onnx", "onnxscript"),
+    Engine.openvino: ("openvino",),
 }
-QUANTIZERS = {vocab.Engine.openvino: ("nncf",)}
-LIBRARIES = (vocab.Library.timm, vocab.Library.torchvision, vocab.Library.transformers)  # libraries of networks
+QUANTIZERS = {Engine.openvino: ("nncf",)}
+LIBRARIES = (Library.timm, Library.torchvision, Library.transformers)  # libraries of networks
 # Module -> the extra that installs the module, if the names differ.
 EXTRAS = {
     "tensorflow": "keras",
@@ -57,7 +69,7 @@ def why_unfit(cell: Cell, shape: images.Shape | None = None, num_train: int | No
     wanted = cell.data.train_images
     if wanted is not None and num_train is not None and wanted > num_train:
         return f"data.train_images={wanted}: {data} has only {num_train} training images here: use a smaller number"
-    images_shape = cell.model.input_shape if data == vocab.RANDOM else shape or SHAPES.get(data)
+    images_shape = cell.model.input_shape if data == RANDOM else shape or SHAPES.get(data)
     return None if images_shape is None else images.why_unfit(cell.model, images_shape, data)
 
 
@@ -87,7 +99,7 @@ class CellFacts(Asked):
 
         It is false for torch_tpu, which starts single operators.
         """
-        return self.cell.device in vocab.XLA and (self.cell.keras is not None or TORCH_TPU not in self.report.details)
+        return self.cell.device in XLA and (self.cell.keras is not None or TORCH_TPU not in self.report.details)
 
     @property
     def absent(self) -> str:
@@ -127,7 +139,7 @@ class CellFacts(Asked):
     @property
     def no_compiler(self) -> str:
         """The missing compiler (for a GPU, a C compiler; otherwise, a C++ compiler). Empty if it is installed."""
-        variable, commands = ("CC", C) if self.cell.device == vocab.Device.gpu else ("CXX", CXX)
+        variable, commands = ("CC", C) if self.cell.device == Device.gpu else ("CXX", CXX)
         if variable in os.environ:
             commands = [os.environ[variable]]
         return "" if any(map(shutil.which, commands)) else " or ".join(commands)
@@ -141,13 +153,13 @@ class CellFacts(Asked):
             modules += ["tensorflow", "keras"]
         else:
             modules += ["torch", *MODULES.get(cell.engine, ())]
-        if cell.engine in vocab.ON_TORCH and cell.device == vocab.Device.tpu and self.fused:
+        if cell.engine in ON_TORCH and cell.device == Device.tpu and self.fused:
             modules.append("torch_xla")
-        if cell.precision in vocab.QUANTIZED:
+        if cell.precision in QUANTIZED:
             modules += QUANTIZERS.get(cell.engine, ())
         if cell.model.library in LIBRARIES:
             modules.append(cell.model.library.value)
-        if cell.data.pipeline == vocab.Pipeline.jpeg:
+        if cell.data.pipeline == Pipeline.jpeg:
             modules.append("torchvision")
         return modules
 
@@ -176,7 +188,7 @@ class CellFacts(Asked):
         if lacking:
             install = f"{interpreters.executable(self.cell.python)} -m pip install {' '.join(lacking)}"
             return f"{', '.join(lacking)} not installed there: {install}"
-        if self.cell.device not in (vocab.Device.cpu, vocab.Device.gpu):
+        if self.cell.device not in (Device.cpu, Device.gpu):
             return f"accelbench finds device={self.cell.device} only in its own environment: leave python= out"
         return ""
 

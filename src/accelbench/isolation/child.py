@@ -30,12 +30,11 @@ from accelbench.errors import UnsupportedError, UserError
 from accelbench.lifeline import end_with_starter
 from accelbench.project import PACKAGE
 from accelbench.schema.ceilings import Ceilings
-from accelbench.schema.cell import Cell
+from accelbench.schema.cell import Cell, Precision, Status
 from accelbench.schema.measurement import Ended, Measurement
 from accelbench.schema.secrets import masked
 from accelbench.schema.serialize import load, plain
 from accelbench.schema.text import MAX_REASON, beginning, ending, is_out_of_memory, message_of, summary
-from accelbench.schema.vocab import Precision, Status
 
 T = TypeVar("T")
 # The actions: measure a cell, export its network, probe its device's ceilings.

@@ -23,10 +23,9 @@ from accelbench.engines.registry import SUBSTITUTING, UNFINISHED, HostSpec, host
 from accelbench.isolation.child import Do, Outcome, Request, decode, encode
 from accelbench.lifeline import RUN_VARIABLE, end_marked, scratch_folder
 from accelbench.project import PACKAGE
-from accelbench.schema.cell import Cell
+from accelbench.schema.cell import Cell, Precision, Status
 from accelbench.schema.serialize import digest
 from accelbench.schema.text import MAX_TEXT
-from accelbench.schema.vocab import Precision, Status
 
 # A host ends a request at its timeout_s, and then needs up to half a minute until all processes have ended. If it has
 # not answered MARGIN_S after timeout_s, it hangs and is killed. The first answer may take START_S longer, because the

@@ -25,8 +25,8 @@ from accelbench.isolation import child
 from accelbench.isolation.child import Do, Outcome, Request, decode, encode
 from accelbench.isolation.usage_sampler import PAUSE_S, Sampler, children, end_orphans
 from accelbench.lifeline import adopt_orphans
+from accelbench.schema.cell import Device, Status
 from accelbench.schema.secrets import masked
-from accelbench.schema.vocab import Device, Status
 
 # Seconds from the answer of a process until it is killed if it does not exit: a framework's thread may hang.
 END_S = 10.0

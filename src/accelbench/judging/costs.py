@@ -6,9 +6,9 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
+from accelbench.schema.cell import SHARE_ONE_CPU, Device, Provenance
 from accelbench.schema.measurement import Interval, Measurement, SystemSeries
 from accelbench.schema.record import Record, Row
-from accelbench.schema.vocab import SHARE_ONE_CPU, Device, Provenance
 
 SECONDS_PER_HOUR = 3600
 # Counters are read two to ten times a second. In a shorter interval, the moment of a reading would decide the result.

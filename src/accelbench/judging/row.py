@@ -9,9 +9,26 @@ from accelbench.judging.costs import joules_per_sample, joules_within
 from accelbench.judging.verdict import ceilings_of_cell, flops_per_s, step_size, why_disturbed
 from accelbench.judging.warnings import Kind, earliest_hit_s, remarks
 from accelbench.presentation import significant
-from accelbench.schema import vocab
 from accelbench.schema.ceilings import Ceilings, ceilings_in
-from accelbench.schema.cell import UNUSED, Cell, value_text
+from accelbench.schema.cell import (
+    ON_TORCH,
+    OWN_BATCHES,
+    RANDOM,
+    UNUSED,
+    XLA,
+    Bound,
+    Cell,
+    Definition,
+    Library,
+    Mode,
+    Phase,
+    Pipeline,
+    Protocol,
+    Provenance,
+    Span,
+    Verdict,
+    value_text,
+)
 from accelbench.schema.measurement import (
     Breakdown,
     Generation,
@@ -96,7 +113,7 @@ def without_numbers(row: Row) -> Row:
 def _is_fused(cell: Cell) -> bool:
     """Returns True if operators are compiled or launched together. The step's bytes and launches are then unknown."""
     # Engines that are not `ON_TORCH` compile whole steps.
-    compiles = cell.options.compile or cell.device in vocab.XLA or cell.engine not in vocab.ON_TORCH
+    compiles = cell.options.compile or cell.device in XLA or cell.engine not in ON_TORCH
     return compiles or cell.options.cuda_graphs
 
 
@@ -110,10 +127,10 @@ def warnings_of(row: Row) -> list[str]:
     return remarks_in(row, Kind.doubt)
 
 
-def phases_ms(row: Row) -> dict[vocab.Phase, float]:
+def phases_ms(row: Row) -> dict[Phase, float]:
     """Returns the milliseconds of each phase of a step. Empty if all phases are unknown or have measured times of 0."""
     # `framework`, the rest of the step, is negative if measuring slowed the phases down.
-    values = {phase: row[f"breakdown_{phase}_ms"] for phase in vocab.Phase}
+    values = {phase: row[f"breakdown_{phase}_ms"] for phase in Phase}
     lengths = {phase: max(0.0, value) for phase, value in values.items() if value is not None}
     return lengths if any(lengths.values()) else {}
 
@@ -124,7 +141,7 @@ def tails(row: Row, name: str) -> str:
     return ", ".join(f"p{percent} {significant(value)} ms" for percent, value in times.items() if value is not None)
 
 
-BREAKDOWN = [*(f"breakdown_{phase}_ms" for phase in vocab.Phase), "breakdown_disturbance"]
+BREAKDOWN = [*(f"breakdown_{phase}_ms" for phase in Phase), "breakdown_disturbance"]
 _MEASURED = """
 samples_per_s samples_per_s_low samples_per_s_high tokens_per_s num_params threads batch_size_per_device
 latency_p50_ms latency_p50_ms_low latency_p50_ms_high latency_p90_ms latency_p90_ms_low latency_p90_ms_high
@@ -180,24 +197,24 @@ UNKNOWN: Row = dict.fromkeys(MEASURED)
 
 def _settings(record: Record) -> Row:
     cell, data = record.cell, record.data
-    is_random = cell.data.name == vocab.RANDOM
-    is_xla = cell.device in vocab.XLA and cell.engine in vocab.ON_TORCH
-    has_images = not cell.model.batch and cell.model.library != vocab.Library.transformers
+    is_random = cell.data.name == RANDOM
+    is_xla = cell.device in XLA and cell.engine in ON_TORCH
+    has_images = not cell.model.batch and cell.model.library != Library.transformers
     return {
         "suite": cell.suite,
         "mode": cell.mode.value,
         "engine": cell.engine.value,
         "model": cell.model.name,
         "arguments": ", ".join(f"{name}={value_text(value)}" for name, value in cell.arguments) or None,
-        "data": vocab.OWN_BATCHES if cell.model.batch else cell.data.name,
+        "data": OWN_BATCHES if cell.model.batch else cell.data.name,
         "device": cell.device.value,
         **_declared(cell),
         "xla_processes": cell.xla_processes if is_xla else None,
         "weights": PurePath(cell.model.weights).name,
-        "num_workers": cell.data.num_workers if cell.data.pipeline == vocab.Pipeline.jpeg else None,
+        "num_workers": cell.data.num_workers if cell.data.pipeline == Pipeline.jpeg else None,
         "input_shape": "x".join(map(str, cell.model.input_shape)) if is_random and has_images else None,
         "scaling": cell.scaling.value if cell.devices > 1 else None,
-        "steps": cell.steps if cell.protocol == vocab.Protocol.steps else None,
+        "steps": cell.steps if cell.protocol == Protocol.steps else None,
         "status": record.status.value,
         "reason": record.reason,
         "cell_id": cell.id,
@@ -213,9 +230,9 @@ def _settings(record: Record) -> Row:
 def _declared(cell: Cell) -> Row:
     """Returns the columns of settings. The value is None if the cell's protocol or mode does not use the setting."""
     unused = {f"server.{name}" for name in UNUSED[cell.protocol]}
-    if cell.protocol != vocab.Protocol.target:
+    if cell.protocol != Protocol.target:
         unused.add("target")
-    if cell.mode != vocab.Mode.generate:
+    if cell.mode != Mode.generate:
         unused.add("generate")
     row: Row = {}
     for setting in DECLARED:
@@ -233,11 +250,11 @@ def _rates(record: Record, measured: Measurement) -> Row:
     if not (rates := measured.steady_rates):
         return {}
     sample = Sample(rates)
-    trains = record.cell.mode == vocab.Mode.train
+    trains = record.cell.mode == Mode.train
     rate = sample.median
     time_s = None
-    provenance = vocab.Provenance.measured if measured.epochs else vocab.Provenance.estimated
-    if record.cell.protocol != vocab.Protocol.fit:
+    provenance = Provenance.measured if measured.epochs else Provenance.estimated
+    if record.cell.protocol != Protocol.fit:
         num = measured.num_train_samples if trains else measured.num_test_samples
         if num is not None:
             num_passes = record.cell.epochs if trains else 1
@@ -324,16 +341,16 @@ def _work(record: Record, measured: Measurement, row: Row) -> Row:
         of_step["mfu"] = rate / ceiling
     data_ms, copy_in_ms, copy_out_ms = (row[f"{part}_ms"] for part in ("data_wait", "copy_in", "copy_out"))
     if data_ms is not None and data_ms > half_ms:
-        of_step["bound"] = vocab.Bound.data.value
+        of_step["bound"] = Bound.data.value
     elif copy_in_ms is not None and copy_in_ms + (copy_out_ms or 0.0) > half_ms:
-        of_step["bound"] = vocab.Bound.copy.value
+        of_step["bound"] = Bound.copy.value
     elif work.flops and rate and not _is_fused(cell):
         longest = bound(work, work.flops / rate, ceilings, cell.precision)
         of_step["bound"] = longest.value if longest else None
     return of_step
 
 
-def bound(work: Work, seconds: float, ceilings: Ceilings | None, precision: str) -> vocab.Bound | None:
+def bound(work: Work, seconds: float, ceilings: Ceilings | None, precision: str) -> Bound | None:
     """Returns the resource that bounds a step which took `seconds`. Returns None if operations or ceiling are unknown.
 
     For every resource, the ceiling gives a minimum time of the step. The resource with the longest minimum time bounds
@@ -342,12 +359,12 @@ def bound(work: Work, seconds: float, ceilings: Ceilings | None, precision: str)
     ceiling = ceilings.ceiling_of(precision) if ceilings else None
     if work.flops is None or ceilings is None or ceiling is None:
         return None
-    least = {vocab.Bound.compute: work.flops / ceiling}
+    least = {Bound.compute: work.flops / ceiling}
     if work.bytes is not None:
-        least[vocab.Bound.memory] = work.bytes / ceilings.memory_bytes_per_s
+        least[Bound.memory] = work.bytes / ceilings.memory_bytes_per_s
     if work.num_operators is not None:
-        least[vocab.Bound.launch] = work.num_operators * ceilings.launch_s
-    possible = {word: time_s for word, time_s in least.items() if word == vocab.Bound.compute or time_s <= seconds}
+        least[Bound.launch] = work.num_operators * ceilings.launch_s
+    possible = {word: time_s for word, time_s in least.items() if word == Bound.compute or time_s <= seconds}
     return max(possible, key=possible.__getitem__)
 
 
@@ -398,8 +415,8 @@ def of_training(record: Record, training: TargetTraining) -> Row:
         joules = joules_within(record, [(began_boot_s, began_boot_s + hit.ended_s)])
     return row | {
         "target_s": hit.ended_s,
-        "target_low_s": earliest_hit_s(training) if record.cell.target.definition == vocab.Definition.passage else None,
-        "target_train_s": sum(part.seconds for part in before if part.span == vocab.Span.train),
+        "target_low_s": earliest_hit_s(training) if record.cell.target.definition == Definition.passage else None,
+        "target_train_s": sum(part.seconds for part in before if part.span == Span.train),
         "target_epochs": hit.epochs,
         "target_samples": hit.num_samples,
         "target_j": joules,
@@ -435,7 +452,7 @@ def _of_system(record: Record, system: SystemSeries) -> Row:
         if joules is not None and (num := measured.serving.num_answered if measured.serving else 0):
             row["energy_j_per_request"] = joules * (measured.num_steady_samples or 0) / num
         row["energy_j_per_sample"] = joules if measured.blocks or not measured.serving else None
-        row["energy_provenance"] = None if joules is None else vocab.Provenance.measured.value
+        row["energy_provenance"] = None if joules is None else Provenance.measured.value
     return row
 
 
@@ -478,7 +495,7 @@ def missed_text(row: Row) -> str:
 def served_text(row: Row) -> str:
     """Returns the result of a cell in words, such as `50 requests/s, p99 23.1 ms, sure pass: p99 at most 50 ms`.
 
-    `sure pass` is a value of `vocab.Verdict`. For a training to a target, the words say how the training ended. If the
+    `sure pass` is a value of `cell.Verdict`. For a training to a target, the words say how the training ended. If the
     cell neither served requests nor trained to a target, the text is empty.
     """
     if row["target_reached"]:
@@ -491,6 +508,6 @@ def served_text(row: Row) -> str:
     if row["request_p99_ms"] is not None:
         words.append(f"p99 {significant(row['request_p99_ms'])} ms")
     if row["verdict"]:
-        why = f" ({missed_text(row)})" if row["verdict"] == vocab.Verdict.unknown else ""
+        why = f" ({missed_text(row)})" if row["verdict"] == Verdict.unknown else ""
         words.append(f"{row['verdict']}: {limit_text(row)}{why}")
     return ", ".join(words)

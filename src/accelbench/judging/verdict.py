@@ -8,10 +8,9 @@ from typing import Literal
 
 from accelbench.errors import UserError
 from accelbench.schema.ceilings import Ceilings
-from accelbench.schema.cell import Cell
+from accelbench.schema.cell import RETRIED, SHARE_ONE_CPU, Allocator, Cell, Status
 from accelbench.schema.measurement import Interval, Measurement, SystemSeries
 from accelbench.schema.record import Record
-from accelbench.schema.vocab import RETRIED, SHARE_ONE_CPU, Allocator, Status
 
 DISTURBED: Literal["disturbed"] = "disturbed"  # shown in place of the status `ok`
 Word = Status | Literal["disturbed"]

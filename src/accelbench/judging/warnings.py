@@ -5,13 +5,11 @@ from enum import StrEnum
 from statistics import fmean, median
 
 from accelbench.presentation import counted, significant
-from accelbench.schema.cell import Cell
-from accelbench.schema.measurement import Measurement, Serving, TargetTraining
-from accelbench.schema.record import Record, Row
-from accelbench.schema.vocab import (
+from accelbench.schema.cell import (
     MODULE,
     SERVING,
     SHARE_ONE_CPU,
+    Cell,
     Definition,
     Mode,
     Pipeline,
@@ -21,6 +19,8 @@ from accelbench.schema.vocab import (
     Status,
     Stop,
 )
+from accelbench.schema.measurement import Measurement, Serving, TargetTraining
+from accelbench.schema.record import Record, Row
 from accelbench.stats import order_statistics
 
 # Percent of one core. If other processes use more, a cell gets a doubt. The sampler and the kernel's threads use far

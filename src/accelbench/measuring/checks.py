@@ -17,8 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accelbench.devices import allocators
+from accelbench.schema.cell import QUANTIZED, Precision
 from accelbench.schema.text import beginning, message_of, one_line
-from accelbench.schema.vocab import QUANTIZED, Precision
 
 
 class Formats(NamedTuple):

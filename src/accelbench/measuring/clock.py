@@ -18,9 +18,8 @@ from dataclasses import dataclass, field
 from statistics import median
 from typing import Any, NamedTuple, Protocol, TypeVar
 
-from accelbench.schema.cell import Cell, Window
+from accelbench.schema.cell import SERVING, Cell, Phase, Stop, Window
 from accelbench.schema.measurement import Block, Breakdown, Interval
-from accelbench.schema.vocab import SERVING, Phase, Stop
 from accelbench.stats import order_statistics
 
 # The warm-up has settled if the step times of its middle third and of its last third differ by at most this share.
@@ -98,7 +97,7 @@ class Ask(NamedTuple):
     """A request for several steps with one wait at the end, or for one step that is timed in parts or phases.
 
     A schedule of steps (clock) makes the requests. The parts are the methods of `Step`. A wait for the device follows
-    each part. The phases (`vocab.Phase`) divide the computation further. Time stamps separate the phases.
+    each part. The phases (`cell.Phase`) divide the computation further. Time stamps separate the phases.
     """
 
     num_steps: int = 1

@@ -28,8 +28,8 @@ from accelbench.report.export import csv_text, tables
 from accelbench.report.extension import DPI, load
 from accelbench.report.overview import picture_of
 from accelbench.report.read import NO_COSTS, Costs, Sweep, cells_in
+from accelbench.schema.cell import Status
 from accelbench.schema.serialize import write_json
-from accelbench.schema.vocab import Status
 
 _BASE = Environment(
     loader=PackageLoader("accelbench.report"),

@@ -19,9 +19,9 @@ from accelbench.report.overview import Tile, every_cell, tiles
 from accelbench.report.questions import QuestionSection, questions
 from accelbench.report.read import NO_COSTS, Costs, Sweep, cells_in
 from accelbench.report.table import Column, Table, count, tabulate
+from accelbench.schema.cell import UNEXPECTED, Device, Status
 from accelbench.schema.record import DEVICE_MEASUREMENTS, Record
 from accelbench.schema.serialize import grouped
-from accelbench.schema.vocab import UNEXPECTED, Device, Status
 
 MAX_TILES = 4
 LABELS_SHOWN = 2

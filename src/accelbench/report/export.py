@@ -19,9 +19,9 @@ from accelbench.answers.time_to_goal import target_answers
 from accelbench.judging.row import warnings_of
 from accelbench.presentation import counted, significant
 from accelbench.report.read import Sweep, cells_in
+from accelbench.schema.cell import SHARE_ONE_CPU, Device, Mode, Scaling
 from accelbench.schema.record import Row
 from accelbench.schema.serialize import digest
-from accelbench.schema.vocab import SHARE_ONE_CPU, Device, Mode, Scaling
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -19,8 +19,8 @@ from accelbench.judging.row import limit_text
 from accelbench.presentation import shortened, significant
 from accelbench.report.overview import notes_of
 from accelbench.report.questions import QuestionSection
+from accelbench.schema.cell import Verdict
 from accelbench.schema.serialize import grouped, writing
-from accelbench.schema.vocab import Verdict
 
 STYLE = Path(__file__).parent / "templates" / "figure.mplstyle"
 # Format -> the metadata that would make equal pictures differ.

@@ -32,9 +32,9 @@ from accelbench.judging.warnings import output_error_text, relative_half_width
 from accelbench.presentation import counted, significant
 from accelbench.report.export import cell_rows
 from accelbench.report.read import Sweep, cells_in
+from accelbench.schema.cell import Device, Engine, Mode, Precision, Status
 from accelbench.schema.record import TRACKING, UNTRACKED, Row
 from accelbench.schema.serialize import grouped
-from accelbench.schema.vocab import Device, Engine, Mode, Precision, Status
 
 MAX_JOBS = 500  # in the picture
 Tile = tuple[str, str]  # a number, and the text below it

@@ -14,9 +14,9 @@ from accelbench.judging.row import phases_ms
 from accelbench.presentation import and_more, significant
 from accelbench.report.overview import name_on_page
 from accelbench.report.table import Column, Entry, Table, number, percent, tabulate_known
+from accelbench.schema.cell import Phase
 from accelbench.schema.record import Value
 from accelbench.schema.serialize import grouped
-from accelbench.schema.vocab import Phase
 from accelbench.stats.order_statistics import median
 
 MAX_VALUES = 4  # of a setting that the sentence names, at most

@@ -16,12 +16,12 @@ from accelbench.judging.costs import Cost
 from accelbench.presentation import counted
 from accelbench.project import CONFIRMED, PARAMS, PLAN, RECORDS, RESULTS
 from accelbench.schema import plan_file
+from accelbench.schema.cell import Device
 from accelbench.schema.plan_file import RaceFile, read_race
 from accelbench.schema.record import listed
 from accelbench.schema.record import read_all as read_records
 from accelbench.schema.serialize import changed, grouped
 from accelbench.schema.text import clean
-from accelbench.schema.vocab import Device
 
 MAX_NAMED = 3  # records in a note
 Costs = Mapping[Device, Cost]

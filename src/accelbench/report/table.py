@@ -14,8 +14,8 @@ from accelbench.answers.jobs import Job
 from accelbench.judging.row import warnings_of
 from accelbench.judging.warnings import relative_half_width
 from accelbench.presentation import UNKNOWN, exact, significant
+from accelbench.schema.cell import Mode
 from accelbench.schema.record import Value
-from accelbench.schema.vocab import Mode
 
 Subject = TypeVar("Subject")
 Part = TypeVar("Part")

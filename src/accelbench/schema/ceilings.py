@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from accelbench.project import CEILINGS
+from accelbench.schema.cell import Precision
 from accelbench.schema.serialize import AtLeastOne, Rate, Seconds, digest, load, load_if_fits, read_json, write_json
-from accelbench.schema.vocab import Precision
 
 # Mixed precision -> the 16-bit format that it computes in.
 MIXED = {Precision.fp16_mixed: Precision.fp16, Precision.bf16_mixed: Precision.bf16}

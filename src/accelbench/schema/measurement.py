@@ -10,6 +10,7 @@ from typing import Annotated, Any, TypedDict
 
 from msgspec import Meta
 
+from accelbench.schema.cell import Phase, Span, Status, Stop, Verdict
 from accelbench.schema.serialize import (
     AtLeastOne,
     Count,
@@ -23,7 +24,6 @@ from accelbench.schema.serialize import (
     Seconds,
     Share,
 )
-from accelbench.schema.vocab import Phase, Span, Status, Stop, Verdict
 
 SeriesName = Annotated[str, Meta(pattern="^[A-Za-z0-9_]+$")]
 Interval = tuple[float, float]  # begin and end, in seconds since the machine started
@@ -291,7 +291,7 @@ class Measurement(Observed):
     output_error: Number | None = None
     peak_device_bytes: Count | None = None  # peak of the accelerator's allocator; the largest of several devices
     peak_host_bytes: Count | None = None  # the kernel's high-water mark of all processes at the end of measuring
-    allocator: str | None = None  # as observed: a word of `vocab.Allocator`, `glibc`, or another library's name
+    allocator: str | None = None  # as observed: a word of `cell.Allocator`, `glibc`, or another library's name
     allocator_library: str | None = None  # such as `libtcmalloc_minimal.so.4.5.10`
     checked: list[str] = field(default_factory=list)  # words for what was checked, such as "outputs"
     checks_s: Seconds | None = None  # duration of the checks; no timed step includes it

@@ -13,7 +13,7 @@ from msgspec import Meta
 
 from accelbench.errors import REFUSED, RefusedError, UserError, WriteError
 from accelbench.project import shown
-from accelbench.schema.cell import Cell, id_of
+from accelbench.schema.cell import Cell, Status, id_of
 from accelbench.schema.measurement import Data, Ended, Environment
 from accelbench.schema.serialize import (
     Seconds,
@@ -25,7 +25,6 @@ from accelbench.schema.serialize import (
     safe,
     write_json,
 )
-from accelbench.schema.vocab import Status
 
 SCHEMA_VERSION = 8
 # Errors when a file is read that is missing or has other contents than expected.

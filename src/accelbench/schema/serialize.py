@@ -46,7 +46,7 @@ Key = TypeVar("Key")
 
 CANONICAL = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
 NUMBERS = {float, int, bool, type(None)}
-ENUMERATED = {"device", "precision", "stop"}  # entries of a record whose texts are words of `vocab`
+ENUMERATED = {"device", "precision", "stop"}  # entries of a record whose texts are words of `cell`
 REMOVED = {"generator"}  # settings of earlier releases that have no effect
 PREFIX, SUFFIX = ".accelbench-", ".tmp"  # name of a file while it is being written: its beginning and end
 plain = msgspec.to_builtins  # plain JSON values of a dataclass or other typed values; lists are copies

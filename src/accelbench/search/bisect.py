@@ -27,9 +27,8 @@ from accelbench.isolation.hosts import Hosts
 from accelbench.lifeline import scratch_folder
 from accelbench.presentation import counted, say
 from accelbench.project import PACKAGE, RUNS, resolved, shown, workplace
-from accelbench.schema.cell import Cell
+from accelbench.schema.cell import SERVING, Cell, Protocol
 from accelbench.schema.record import Record
-from accelbench.schema.vocab import SERVING, Protocol
 from accelbench.settings.compose import one_cell
 from accelbench.sweep.interleaved import save_comparison, shuffled_runs
 from accelbench.sweep.run import known

@@ -19,9 +19,8 @@ from accelbench.grid.plan import data_of, skip_reason
 from accelbench.isolation.hosts import Hosts
 from accelbench.presentation import say
 from accelbench.project import shown, workplace
-from accelbench.schema.cell import Cell
+from accelbench.schema.cell import MODULE, Cell, Device, Mode, Pipeline, Protocol, Status
 from accelbench.schema.record import Record
-from accelbench.schema.vocab import MODULE, Device, Mode, Pipeline, Protocol, Status
 from accelbench.settings.config import SweepOptions
 from accelbench.sweep import run
 from accelbench.sweep.session import prepare_missing

@@ -25,11 +25,10 @@ from accelbench.judging.row import summarise
 from accelbench.judging.verdict import why_disturbed
 from accelbench.presentation import duration, say, significant
 from accelbench.project import RACE, shown
-from accelbench.schema.cell import CHOSEN_SETTINGS, Cell, Window
+from accelbench.schema.cell import CHOSEN_SETTINGS, SERVING, Cell, Protocol, Status, Window
 from accelbench.schema.plan_file import RaceFile
 from accelbench.schema.record import Record
 from accelbench.schema.serialize import grouped, write_json
-from accelbench.schema.vocab import SERVING, Protocol, Status
 from accelbench.search.base import BaseSearch, search_alone
 from accelbench.settings.config import SweepOptions
 from accelbench.sweep.session import Session

@@ -22,10 +22,9 @@ from accelbench.judging.verdict import why_disturbed
 from accelbench.presentation import duration, say, significant
 from accelbench.project import shown
 from accelbench.report import read
-from accelbench.schema.cell import CHOSEN_SETTINGS, Cell, Server
+from accelbench.schema.cell import CHOSEN_SETTINGS, UNEXPECTED, Cell, Protocol, Server, Status
 from accelbench.schema.measurement import Serving
 from accelbench.schema.record import Record
-from accelbench.schema.vocab import UNEXPECTED, Protocol, Status
 from accelbench.search.base import BaseSearch, search_alone
 from accelbench.serving.server import MAX_REQUESTS
 from accelbench.settings.config import SweepOptions

@@ -26,10 +26,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accelbench.errors import UserError
-from accelbench.schema.cell import Server
+from accelbench.schema.cell import Protocol, Server, Verdict
 from accelbench.schema.measurement import Quantile, Serving
 from accelbench.schema.text import MAX_REASON, beginning, is_out_of_memory, message_of, one_line
-from accelbench.schema.vocab import Protocol, Verdict
 from accelbench.serving import generator
 from accelbench.stats.request_latencies import Run, verdict
 

@@ -24,8 +24,7 @@ from accelbench import project
 from accelbench.devices.registry import fastest_for
 from accelbench.errors import REFUSED, RefusedError, UnknownChoiceError, UserError
 from accelbench.rules import NEEDS
-from accelbench.schema.cell import Cell
-from accelbench.schema.vocab import SERVING, Device, Engine, Mode, Protocol
+from accelbench.schema.cell import SERVING, Cell, Device, Engine, Mode, Protocol
 from accelbench.settings import config, params, suites, to_cell
 from accelbench.settings.config import GROUPS, LISTS, RunConfig
 from accelbench.settings.suites import parse

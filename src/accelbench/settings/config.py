@@ -13,10 +13,18 @@ from pathlib import Path
 from typing import Annotated, Any, TypeVar, Union, get_args, get_origin
 
 from accelbench.errors import UserError, did_you_mean
-from accelbench.schema.cell import DataSpec, KerasSettings, ModelSpec, Options, RunSettings, TrainerSettings
+from accelbench.schema.cell import (
+    DataSpec,
+    Device,
+    Engine,
+    KerasSettings,
+    ModelSpec,
+    Options,
+    RunSettings,
+    TrainerSettings,
+)
 from accelbench.schema.serialize import AtLeastOne, Count, NotNegative
 from accelbench.schema.setting import Declared, declared, setting
-from accelbench.schema.vocab import Device, Engine
 
 MISSING: Any = "???"  # OmegaConf's mark for a value that a file in conf/ must set
 GROUP = "group"  # key of a field's metadata

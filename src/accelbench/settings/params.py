@@ -14,10 +14,10 @@ from accelbench.data.sets import find
 from accelbench.errors import UnknownChoiceError, UserError
 from accelbench.judging.costs import Cost
 from accelbench.project import PARAMS, RESULTS, resolved
+from accelbench.schema.cell import Device
 from accelbench.schema.serialize import Seconds
 from accelbench.schema.serialize import load as typed
 from accelbench.schema.text import one_line
-from accelbench.schema.vocab import Device
 from accelbench.settings.config import Profile, Retry
 
 Section = dict[str, dict[str, Any]]  # name -> settings

@@ -13,8 +13,24 @@ from accelbench.engines.targets import check_path
 from accelbench.errors import UnknownChoiceError, UserError
 from accelbench.project import SAFETENSORS, TORCH_FILES
 from accelbench.rules import MISTAKES, NEEDS, Asked
-from accelbench.schema import vocab
-from accelbench.schema.cell import Cell, DataSpec, KerasSettings, ModelSpec, Options
+from accelbench.schema.cell import (
+    ARRAYS,
+    FOLDER,
+    SERVING,
+    USERS_OWN,
+    Cell,
+    DataSpec,
+    Engine,
+    KerasSettings,
+    Library,
+    Mode,
+    ModelOutput,
+    ModelSpec,
+    Options,
+    Protocol,
+    Scaling,
+    Weights,
+)
 from accelbench.schema.secrets import secret_argument
 from accelbench.schema.serialize import MAX_COUNT, canonical_json, digest, load, plain, safe
 from accelbench.schema.setting import declared
@@ -37,7 +53,7 @@ SEQ_LEN = 128  # tokens of a sequence for transformers
 SIDES = range(1, 4097)  # pixels
 MAX_NAME = 40  # characters of a name for the user's data
 
-LARGEST_QUERY = {vocab.Protocol.single_stream: 1, vocab.Protocol.multi_stream: 8}  # protocol -> samples of a request
+LARGEST_QUERY = {Protocol.single_stream: 1, Protocol.multi_stream: 8}  # protocol -> samples of a request
 DECLARED = tuple(declared(RunConfig))
 
 
@@ -97,7 +113,7 @@ def cell_and_options(run: RunConfig) -> tuple[Cell, SweepOptions]:
         raise UserError(problem)
     run = _own(_without_unused(run))
     run = _served(replace(run, python=run.python and interpreters.other(run.python)))
-    weak = run.scaling == vocab.Scaling.weak
+    weak = run.scaling == Scaling.weak
     options = _taken(
         SweepOptions,
         run,
@@ -115,7 +131,7 @@ def cell_and_options(run: RunConfig) -> tuple[Cell, SweepOptions]:
         replace(
             run,
             batch_size=run.batch_size * (run.devices if weak else 1),
-            scaling=run.scaling if run.devices > 1 else vocab.Scaling.strong,
+            scaling=run.scaling if run.devices > 1 else Scaling.strong,
         ),
         engine=run.engine.name,
         device=run.device.name,
@@ -130,7 +146,7 @@ def cell_and_options(run: RunConfig) -> tuple[Cell, SweepOptions]:
         xla_processes=run.engine.xla_processes,
         options=_taken(Options, run),
         keras=_keras(run),
-        trainer=run.trainer if run.model.library == vocab.Library.lightning else None,
+        trainer=run.trainer if run.model.library == Library.lightning else None,
     )
     return cell, options
 
@@ -154,7 +170,7 @@ def _learning_rate(run: RunConfig) -> float:
 
 def _keras(run: RunConfig) -> KerasSettings | None:
     """Returns the settings of Keras, or None for other engines."""
-    return _taken(KerasSettings, run.engine) if run.engine.name == vocab.Engine.keras else None
+    return _taken(KerasSettings, run.engine) if run.engine.name == Engine.keras else None
 
 
 def _without_unused(run: RunConfig) -> RunConfig:
@@ -175,9 +191,9 @@ def _with_default(section: Any, path: list[str]) -> Any:
 
 def _served(run: RunConfig) -> RunConfig:
     """Fills in the setting that follows from others: a server's batch size, or `target.lower` of a training."""
-    if run.protocol == vocab.Protocol.target:
+    if run.protocol == Protocol.target:
         return replace(run, target=replace(run.target, lower=run.target.is_lower))
-    if run.protocol not in vocab.SERVING:
+    if run.protocol not in SERVING:
         return run
     size = run.server.max_batch or run.batch_size
     size = min(size, LARGEST_QUERY.get(run.protocol, size))
@@ -218,17 +234,17 @@ def _own(run: RunConfig) -> RunConfig:
     """
     model = run.model
     data = run.data
-    is_own_function = "." in model.optimizer and model.library == vocab.Library.custom
+    is_own_function = "." in model.optimizer and model.library == Library.custom
     if model.optimizer not in list(Optimizer) and not is_own_function:
         raise UnknownChoiceError("model.optimizer", model.optimizer, Optimizer)
     model = replace(model, weights=_weights(model))
-    if model.library == vocab.Library.transformers and run.mode != vocab.Mode.generate:
+    if model.library == Library.transformers and run.mode != Mode.generate:
         model = replace(model, batch_args=_of_transformers(model))
-    elif model.library in vocab.USERS_OWN:
+    elif model.library in USERS_OWN:
         name = str(model.target).rpartition(".")[2] if model.name == model.library else model.name
-        output = vocab.ModelOutput.any if model.batch else model.output
+        output = ModelOutput.any if model.batch else model.output
         model = replace(model, network=model.target, name=name, output=output)
-    if data.name in (vocab.FOLDER, vocab.ARRAYS):
+    if data.name in (FOLDER, ARRAYS):
         data = _named(data)
     for flag, path in model.own_code.items():
         check_path(flag, path)
@@ -255,8 +271,8 @@ def _weights(model: ModelConfig) -> str:
         if not path.is_file():
             raise UserError(f"model.weights={weights}: there is no such file")
         return str(path)
-    has_none = model.library in (*vocab.USERS_OWN, vocab.Library.transformers)
-    choices = [vocab.Weights.none] if has_none else list(vocab.Weights)
+    has_none = model.library in (*USERS_OWN, Library.transformers)
+    choices = [Weights.none] if has_none else list(Weights)
     if model.weights not in choices:
         raise UnknownChoiceError("model.weights", model.weights, [*choices, f"a file *{SAFETENSORS}"])
     return model.weights
@@ -272,7 +288,7 @@ def _of_transformers(model: ModelConfig) -> dict[str, int]:
 
 
 def _named(data: DataConfig) -> DataConfig:
-    is_folder = data.name == vocab.FOLDER
+    is_folder = data.name == FOLDER
     path = (Path.cwd() / Path(str(data.path)).expanduser()).resolve()
     if not (path.is_dir() if is_folder else path.is_file()):
         raise UserError(f"data.path={data.path}: there is no such {'folder' if is_folder else 'file'}")

@@ -9,9 +9,9 @@ from typing import Any
 from accelbench.answers.cells import Process, cells_of
 from accelbench.errors import UnknownChoiceError
 from accelbench.schema import record as records
+from accelbench.schema.cell import Status
 from accelbench.schema.record import TRACKING, UNTRACKED, Record
 from accelbench.schema.serialize import grouped
-from accelbench.schema.vocab import Status
 from accelbench.sinks.location import one_line, unreachable
 from accelbench.sinks.mlflow_fields import ran, start_ms
 

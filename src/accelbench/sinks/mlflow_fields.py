@@ -26,13 +26,12 @@ from accelbench.answers.words import speed_text, speed_unit
 from accelbench.judging.row import SERIES, remarks_in, served_text
 from accelbench.judging.warnings import Kind, interval_text
 from accelbench.presentation import shortened
-from accelbench.schema.cell import Cell, value_text
+from accelbench.schema.cell import Cell, Status, value_text
 from accelbench.schema.measurement import Data, SystemSeries
 from accelbench.schema.record import Record
 from accelbench.schema.serialize import canonical_json, flat, grouped
 from accelbench.schema.setting import declared
 from accelbench.schema.text import clean
-from accelbench.schema.vocab import Status
 
 MAX_COLUMNS = 12  # metrics of a run, besides speed, share and curves; people read no more
 MAX_NAME = 26  # characters of a run's name; the column in view.json is as wide

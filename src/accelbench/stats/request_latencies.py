@@ -21,7 +21,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from accelbench.schema.vocab import Verdict
+from accelbench.schema.cell import Verdict
 from accelbench.stats.intervals import student_quantile
 
 Times = NDArray[np.int64]

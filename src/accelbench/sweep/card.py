@@ -20,9 +20,9 @@ from accelbench.presentation import (
     significant,
     unit_of_work,
 )
+from accelbench.schema.cell import QUANTIZED, UNEXPECTED, Mode, Provenance, Status
 from accelbench.schema.measurement import Serving
 from accelbench.schema.record import Record, Row
-from accelbench.schema.vocab import QUANTIZED, UNEXPECTED, Mode, Provenance, Status
 
 UNCOUNTED = "answers leave such a cell out"
 BUSY_HINT = f"if a machine is never quiet, set {BUSY_VARIABLE}={ALLOWED} to use disturbed cells"

@@ -15,9 +15,8 @@ from accelbench.isolation.hosts import Hosts
 from accelbench.judging.verdict import MIN_OTHERS, MIN_STEAL, load_beside, share_of_ceiling
 from accelbench.project import CEILINGS
 from accelbench.schema.ceilings import Ceilings, formats_of, keep_ceilings, read_ceilings
-from accelbench.schema.cell import Cell
+from accelbench.schema.cell import Cell, Device, Engine, Precision
 from accelbench.schema.measurement import Measurement
-from accelbench.schema.vocab import Device, Engine, Precision
 
 # Probes run in this engine, whichever engine a cell has.
 PROBING_ENGINE = Engine.pytorch

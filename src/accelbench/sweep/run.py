@@ -18,9 +18,8 @@ from accelbench.judging.verdict import is_retried
 from accelbench.lifeline import ending_as_ctrl_c
 from accelbench.presentation import counted
 from accelbench.project import CONFIRMED, shown
-from accelbench.schema.cell import Cell
+from accelbench.schema.cell import UNEXPECTED, Cell, Status
 from accelbench.schema.record import Record, listed
-from accelbench.schema.vocab import UNEXPECTED, Status
 from accelbench.settings.config import Retry, SweepOptions
 from accelbench.sinks.delivery import Delivery
 from accelbench.sweep.session import Session

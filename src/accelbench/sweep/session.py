@@ -27,12 +27,11 @@ from accelbench.judging.verdict import ALLOWED, BUSY, is_allowed, judge, why_dis
 from accelbench.presentation import counted, say
 from accelbench.project import MANIFEST, PLAN, REQUESTS, RUNS, SAFETENSORS, Workplace, resolved, shown, workplace
 from accelbench.schema import plan_file
-from accelbench.schema.cell import Cell, DataSpec
+from accelbench.schema.cell import MODULE, RANDOM, SERVING, Cell, DataSpec, Device, Status
 from accelbench.schema.plan_file import WantedCell
 from accelbench.schema.record import TRACKING, UNTRACKED, Record, read_all, write
 from accelbench.schema.serialize import grouped, plain, without_secrets
 from accelbench.schema.text import ending
-from accelbench.schema.vocab import MODULE, RANDOM, SERVING, Device, Status
 from accelbench.settings.config import SweepOptions, check_local
 from accelbench.settings.params import data_settings
 from accelbench.sweep.prober import PROBING_ENGINE, Prober, Quiet

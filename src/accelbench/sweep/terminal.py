@@ -30,10 +30,9 @@ from accelbench.judging.verdict import DISTURBED
 from accelbench.judging.warnings import interval_text
 from accelbench.presentation import duration, say, significant
 from accelbench.project import shown
-from accelbench.schema.cell import Cell
+from accelbench.schema.cell import UNEXPECTED, Cell, Status
 from accelbench.schema.plan_file import WantedCell
 from accelbench.schema.record import Record, Row
-from accelbench.schema.vocab import UNEXPECTED, Status
 from accelbench.sweep.card import BUSY_HINT, UNCOUNTED
 
 if TYPE_CHECKING:

@@ -16,8 +16,7 @@ from accelbench.engines.registry import host_spec
 from accelbench.grid.support import MODULES
 from accelbench.judging.row import summarise
 from accelbench.judging.verdict import judge
-from accelbench.schema.cell import Options, Server, Window
-from accelbench.schema.vocab import EXPORTING, Engine, Precision, Status
+from accelbench.schema.cell import EXPORTING, Engine, Options, Precision, Server, Status, Window
 from engines.cells import FIT, MLP, measured, own_cell, ran
 from fakes import make_cell, make_record, needs
 

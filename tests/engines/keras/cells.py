@@ -10,8 +10,7 @@ from keras import layers
 
 from accelbench.engines.keras import engine, networks
 from accelbench.judging.verdict import judge
-from accelbench.schema.cell import KerasSettings, ModelSpec
-from accelbench.schema.vocab import Engine, Mode, Protocol
+from accelbench.schema.cell import Engine, KerasSettings, Mode, ModelSpec, Protocol
 from engines.keras.twins import trained_cell
 from fakes import make_cell
 

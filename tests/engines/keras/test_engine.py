@@ -11,8 +11,18 @@ import tensorflow as tf
 from accelbench.data.order import VALIDATION, parts_of
 from accelbench.engines.keras import engine, networks
 from accelbench.engines.keras.feed import feed_of
-from accelbench.schema.cell import DataSpec, KerasSettings, ModelSpec, Server
-from accelbench.schema.vocab import Engine, Mode, Pipeline, Precision, Protocol, Span
+from accelbench.schema.cell import (
+    DataSpec,
+    Engine,
+    KerasSettings,
+    Mode,
+    ModelSpec,
+    Pipeline,
+    Precision,
+    Protocol,
+    Server,
+    Span,
+)
 from engines.cells import MLP, cell_to_goal, measured, ran
 from engines.keras.cells import elsewhere, keras_cell, twin_of, with_weights_of
 from engines.keras.twins import pytorch_side

@@ -5,8 +5,7 @@ import pytest
 
 from accelbench.engines.keras import networks
 from accelbench.errors import UserError
-from accelbench.schema.cell import ModelSpec
-from accelbench.schema.vocab import Precision
+from accelbench.schema.cell import ModelSpec, Precision
 from engines.keras.cells import give
 from engines.keras.twins import CASES, NUM, images, num_classes
 from marks import slow

@@ -7,8 +7,7 @@ from accelbench.data.arrays import Arrays, save_split
 from accelbench.engines.keras import engine
 from accelbench.engines.keras.feed import feed_of
 from accelbench.errors import UnsupportedError
-from accelbench.schema.cell import DataSpec
-from accelbench.schema.vocab import Device
+from accelbench.schema.cell import DataSpec, Device
 from engines.keras.cells import elsewhere, keras_cell, on_two_devices, trained
 
 

@@ -2,8 +2,7 @@
 
 import numpy as np
 
-from accelbench.schema.cell import ModelSpec
-from accelbench.schema.vocab import Mode, Precision, Protocol
+from accelbench.schema.cell import Mode, ModelSpec, Precision, Protocol
 from fakes import make_cell
 
 NUM = 4

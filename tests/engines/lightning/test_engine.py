@@ -6,7 +6,7 @@ import pytest
 
 from accelbench.engines.lightning import engine
 from accelbench.engines.pytorch import engine as pytorch
-from accelbench.schema.vocab import Device, Engine, Mode, Phase, Precision, Protocol
+from accelbench.schema.cell import Device, Engine, Mode, Phase, Precision, Protocol
 from engines import cells
 from engines.cells import RANDOM, TWO_STEPS, cell_to_goal, own_cell, ran
 from engines.lightning.test_user_modules import pytestmark  # noqa: F401

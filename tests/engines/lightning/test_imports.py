@@ -5,7 +5,7 @@ import importlib.util
 import pytest
 
 from accelbench.engines.registry import LIGHT_IMPORT, host_spec
-from accelbench.schema.vocab import Engine
+from accelbench.schema.cell import Engine
 from engines.cells import printed
 from fakes import make_cell
 

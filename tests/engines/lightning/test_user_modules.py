@@ -16,8 +16,20 @@ from accelbench.engines.pytorch.ranks import Ranks
 from accelbench.errors import UnsupportedError, UserError
 from accelbench.judging.row import summarise
 from accelbench.judging.verdict import judge
-from accelbench.schema.cell import DataSpec, ModelSpec, Target, TrainerSettings
-from accelbench.schema.vocab import MODULE, Library, Mode, Phase, Precision, Protocol, Provenance, Span
+from accelbench.schema.cell import (
+    MODULE,
+    DataSpec,
+    Library,
+    Mode,
+    ModelSpec,
+    Phase,
+    Precision,
+    Protocol,
+    Provenance,
+    Span,
+    Target,
+    TrainerSettings,
+)
 from fakes import make_cell, make_record
 
 ITS_OWN = ("ignore:.*GPU available but not used.*", "ignore::UserWarning:(pytorch_lightning|lightning)")

@@ -14,8 +14,18 @@ from accelbench.engines.pytorch.structure import arrays_in, is_same, num_bytes
 from accelbench.errors import UnsupportedError, UserError
 from accelbench.judging.row import summarise
 from accelbench.judging.verdict import judge
-from accelbench.schema.cell import DataSpec, ModelSpec, Options
-from accelbench.schema.vocab import Device, Library, Mode, Pipeline, Precision, Protocol, Status
+from accelbench.schema.cell import (
+    DataSpec,
+    Device,
+    Library,
+    Mode,
+    ModelSpec,
+    Options,
+    Pipeline,
+    Precision,
+    Protocol,
+    Status,
+)
 from engines import cells
 from engines.cells import TWO_STEPS, own_cell
 from fakes import make_cell, make_record

@@ -16,8 +16,7 @@ from accelbench.data.prepare import describe
 from accelbench.engines.pytorch import engine
 from accelbench.engines.pytorch.feed import ArrayFeed, DrawnFeed, JpegFeed, random_images
 from accelbench.engines.pytorch.module import augmented
-from accelbench.schema.cell import DataSpec, ModelSpec
-from accelbench.schema.vocab import Augment, Mode, Pipeline, Protocol
+from accelbench.schema.cell import Augment, DataSpec, Mode, ModelSpec, Pipeline, Protocol
 from fakes import make_cell
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork.*:DeprecationWarning")

@@ -22,10 +22,20 @@ from accelbench.errors import UnsupportedError
 from accelbench.grid.support import why_not
 from accelbench.judging.verdict import judge
 from accelbench.measuring.clock import NUM_INFER_EPOCHS
-from accelbench.schema.cell import ModelSpec, Options, Server
+from accelbench.schema.cell import (
+    NOT_QUANTIZED,
+    STEP_MODES,
+    Device,
+    Library,
+    Mode,
+    ModelSpec,
+    Options,
+    Precision,
+    Protocol,
+    Server,
+)
 from accelbench.schema.measurement import Measurement
 from accelbench.schema.serialize import load, plain
-from accelbench.schema.vocab import NOT_QUANTIZED, STEP_MODES, Device, Library, Mode, Precision, Protocol
 from engines.cells import FIT, MLP, TWO_STEPS, measured, printed
 from fakes import assert_epochs_in_turn, make_cell
 from marks import slow

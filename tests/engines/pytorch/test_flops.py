@@ -6,8 +6,7 @@ from torch.nn import functional
 from accelbench.engines.pytorch import flops
 from accelbench.engines.pytorch.flops import Counter
 from accelbench.engines.pytorch.module import ImageTask
-from accelbench.schema.cell import ModelSpec
-from accelbench.schema.vocab import Mode, Precision
+from accelbench.schema.cell import Mode, ModelSpec, Precision
 from fakes import make_cell
 
 SGD, ATTENTION = ModelSpec(name="x", optimizer="sgd"), functional.scaled_dot_product_attention

@@ -7,8 +7,7 @@ import pytest
 from accelbench.engines.pytorch import engine, zoo
 from accelbench.engines.pytorch.flops import OF_GENERATION
 from accelbench.errors import UserError
-from accelbench.schema.cell import Generate, Options
-from accelbench.schema.vocab import Device, Mode, Precision, Task
+from accelbench.schema.cell import Device, Generate, Mode, Options, Precision, Task
 from engines import cells
 from engines.pytorch.test_tokens import cell, model
 from fakes import needs

@@ -8,10 +8,9 @@ from accelbench.data.arrays import load_split
 from accelbench.data.order import parts_of
 from accelbench.engines.pytorch import engine
 from accelbench.judging.row import of_training, summarise
-from accelbench.schema.cell import ModelSpec
+from accelbench.schema.cell import Library, ModelSpec, Span, Stop
 from accelbench.schema.measurement import Measurement
 from accelbench.schema.serialize import load, plain
-from accelbench.schema.vocab import Library, Span, Stop
 from engines.cells import MLP, cell_to_goal, measured
 from fakes import make_record
 

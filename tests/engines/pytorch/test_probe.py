@@ -3,7 +3,7 @@ import torch
 
 from accelbench.engines.pytorch import probe
 from accelbench.schema.ceilings import TRUE_PRECISIONS
-from accelbench.schema.vocab import Device
+from accelbench.schema.cell import Device
 
 pytestmark = pytest.mark.usefixtures("state_as_before")
 FLOATS = [torch.float32, torch.bfloat16, torch.float16, torch.float64]

@@ -12,8 +12,8 @@ from accelbench.engines.pytorch.ranks import RankReport, Ranks, joined
 from accelbench.errors import UnsupportedError
 from accelbench.isolation.hosts import Hosts
 from accelbench.judging.verdict import judge
+from accelbench.schema.cell import Device, Mode, Protocol, Status
 from accelbench.schema.measurement import Observed
-from accelbench.schema.vocab import Device, Mode, Protocol, Status
 from engines import cells
 from engines.cells import MLP, cell_to_goal
 from fakes import make_cell

@@ -10,8 +10,7 @@ from accelbench.engines.pytorch import engine, zoo
 from accelbench.engines.pytorch.own_batches import NO_LABEL, TokenMaker
 from accelbench.engines.registry import host_spec
 from accelbench.errors import UserError
-from accelbench.schema.cell import ModelSpec
-from accelbench.schema.vocab import Library, Mode, Precision, Task
+from accelbench.schema.cell import Library, Mode, ModelSpec, Precision, Task
 from engines import cells
 from engines.cells import RANDOM, TWO_STEPS
 from fakes import make_cell, needs

@@ -10,8 +10,7 @@ from torchvision import models
 
 from accelbench.engines.pytorch import engine, weights, zoo
 from accelbench.errors import UserError
-from accelbench.schema.cell import ModelSpec, Options
-from accelbench.schema.vocab import Library, Mode, Precision, Protocol, Task, Weights
+from accelbench.schema.cell import Library, Mode, ModelSpec, Options, Precision, Protocol, Task, Weights
 from engines.cells import measured
 from fakes import make_cell, needs
 

@@ -8,7 +8,7 @@ import dataclasses
 import pytest
 
 from accelbench.engines.pytorch import engine
-from accelbench.schema.vocab import Device, Mode, Precision, Scaling
+from accelbench.schema.cell import Device, Mode, Precision, Scaling
 from engines import cells
 from engines.cells import FIT, MLP, ran
 from fakes import SHORT, make_cell, needs
@@ -64,7 +64,7 @@ import time, torch, torch_xla, types
 from torch_xla import runtime
 from accelbench.engines.pytorch.backends import Xla, backend_for, num_parts
 from accelbench.engines.pytorch.ranks import Ranks
-from accelbench.schema.vocab import Device
+from accelbench.schema.cell import Device
 """
 SPMD = """
 backend = backend_for(Device.xla_cpu, num_devices=2)

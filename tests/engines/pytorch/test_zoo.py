@@ -8,8 +8,7 @@ from accelbench.engines.pytorch import zoo
 from accelbench.engines.pytorch.flops import count
 from accelbench.engines.pytorch.module import ImageTask
 from accelbench.errors import UserError
-from accelbench.schema.cell import ModelSpec
-from accelbench.schema.vocab import Library
+from accelbench.schema.cell import Library, ModelSpec
 from fakes import make_cell, needs
 from marks import slow
 from study_000 import STUDY_000

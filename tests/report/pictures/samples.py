@@ -2,10 +2,9 @@
 
 import dataclasses
 
-from accelbench.schema.cell import Server
+from accelbench.schema.cell import Mode, Protocol, Server
 from accelbench.schema.measurement import Breakdown, Quantile, Serving, Work
 from accelbench.schema.serialize import plain
-from accelbench.schema.vocab import Mode, Protocol
 from accelbench.stats.request_latencies import CAREFUL, Misses, share_bounds, verdict
 from fakes import make_ceilings
 

@@ -10,7 +10,7 @@ from torch.export import ExportedProgram
 
 from accelbench.engines.exported.engine import Compiler, EngineReport, Inputs, skipping
 from accelbench.engines.pytorch.options import empty_cache
-from accelbench.schema.vocab import Precision
+from accelbench.schema.cell import Precision
 
 FILE = "network.pt2"
 

@@ -33,10 +33,9 @@ from accelbench.engines.pytorch.structure import mapped, tensors_in
 from accelbench.engines.registry import UNFINISHED
 from accelbench.errors import UnsupportedError
 from accelbench.measuring.checks import INTEGERS, Products, word_for
-from accelbench.schema.cell import Cell
+from accelbench.schema.cell import QUANTIZED, SERVING, Cell, Library, Pipeline, Precision, Weights
 from accelbench.schema.measurement import Answers, Measurement, Observed, Work
 from accelbench.schema.text import beginning, message_of, one_line
-from accelbench.schema.vocab import QUANTIZED, SERVING, Library, Pipeline, Precision, Weights
 
 FILE = "artifact.json"
 MIN_CALIBRATED = 128  # fewest samples for calibration, in full batches

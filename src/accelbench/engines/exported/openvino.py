@@ -13,7 +13,7 @@ from torch.export import ExportedProgram
 
 from accelbench.engines.exported.engine import Compiler, EngineReport, Inputs, skipping, tensors_of
 from accelbench.measuring.checks import computed_in
-from accelbench.schema.vocab import Precision
+from accelbench.schema.cell import Precision
 
 # Disables telemetry. Otherwise a conversion would fork processes that send reports while the cell runs.
 sys.modules.setdefault("openvino_telemetry", None)  # type: ignore[arg-type]

@@ -34,10 +34,9 @@ from accelbench.measuring.checks import (
     word_for,
 )
 from accelbench.measuring.clock import Compiles
-from accelbench.schema.cell import Cell
+from accelbench.schema.cell import Cell, Device, Pipeline, Precision, Span
 from accelbench.schema.measurement import Measurement, Observed
 from accelbench.schema.text import message_of, one_line
-from accelbench.schema.vocab import Device, Pipeline, Precision, Span
 
 ITERATORS = (tf.data.Iterator, tf.distribute.DistributedIterator)
 

@@ -16,8 +16,7 @@ from accelbench.data.arrays import Arrays
 from accelbench.data.order import VALIDATION, Order, num_drawn_ahead
 from accelbench.engines.images import arrays_of, channels_last, is_random, order_of
 from accelbench.measuring.checks import FORMATS
-from accelbench.schema.cell import Cell
-from accelbench.schema.vocab import Mode, Pipeline
+from accelbench.schema.cell import Cell, Mode, Pipeline
 
 Batch = tuple[NDArray[Any], ...]  # (images, targets) or (images,); images are uint8, or floats if they are random
 

@@ -12,9 +12,8 @@ from keras import layers, losses, ops, optimizers
 from accelbench.engines.images import Shape, channels_first
 from accelbench.engines.networks import layers_of
 from accelbench.measuring.checks import FORMATS
-from accelbench.schema.cell import Cell, ModelSpec
+from accelbench.schema.cell import Cell, ModelSpec, Precision
 from accelbench.schema.measurement import Work
-from accelbench.schema.vocab import Precision
 
 POLICIES = {
     word: formats.computed if formats.stored == formats.computed else f"mixed_{formats.computed}"

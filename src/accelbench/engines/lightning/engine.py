@@ -38,10 +38,9 @@ from accelbench.engines.targets import import_path
 from accelbench.errors import UnsupportedError, UserError
 from accelbench.measuring.checks import MAX_CYCLE, ObservedOutput
 from accelbench.measuring.clock import NUM_INFER_EPOCHS, Ask, Clock, EpochTime
-from accelbench.schema.cell import Cell, TrainerSettings
+from accelbench.schema.cell import Cell, Library, Mode, TrainerSettings
 from accelbench.schema.measurement import Measurement, Observed, Work
 from accelbench.schema.serialize import MAX_COUNT
-from accelbench.schema.vocab import Library, Mode
 
 MAX_EPOCHS = 1000  # Lightning's default. Learning rate schedules use this number; the loop does not stop there.
 

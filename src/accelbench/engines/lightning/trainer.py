@@ -29,7 +29,7 @@ from accelbench.engines.pytorch.precision import (
 from accelbench.engines.pytorch.structure import mapped
 from accelbench.errors import UserError
 from accelbench.measuring.clock import Ask, Marks, Ran
-from accelbench.schema.vocab import Phase, Precision
+from accelbench.schema.cell import Phase, Precision
 
 HALF = {Precision.fp16: "16-true", Precision.bf16: "bf16-true"}
 MIXED = {Precision.fp16_mixed: "16-mixed", Precision.bf16_mixed: "bf16-mixed"}

@@ -15,8 +15,7 @@ from accelbench.engines.pytorch.precision import seed_generators
 from accelbench.engines.pytorch.structure import copied, varied
 from accelbench.engines.targets import check_call, import_path, lightning_package
 from accelbench.errors import UserError
-from accelbench.schema.cell import Cell
-from accelbench.schema.vocab import Mode
+from accelbench.schema.cell import Cell, Mode
 
 MODULE, DATA = "LightningModule", "LightningDataModule"
 # Method that makes a loader for inference, the preferred one first -> the stage to pass to `setup`.

@@ -22,8 +22,7 @@ from accelbench.engines.pytorch.ranks import Ranks
 from accelbench.engines.pytorch.structure import mapped, tensors_in
 from accelbench.errors import UnsupportedError
 from accelbench.measuring.clock import Compiles
-from accelbench.schema.cell import Cell
-from accelbench.schema.vocab import Device, Precision
+from accelbench.schema.cell import Cell, Device, Precision
 
 MESH_AXIS = "data"
 NO_FALLBACKS = ("aten::_local_scalar_dense",)  # `.item()` runs this operator, which torch_xla counts as a fallback
@@ -137,7 +136,7 @@ class Backend(BaseBackend):
         return cpu.name()
 
     def ran_on(self, torch_type: str) -> str:
-        """Converts torch's name of a device type to a value of `vocab.Device`."""
+        """Converts torch's name of a device type to a value of `cell.Device`."""
         return Device.gpu if torch_type == "cuda" else torch_type
 
 
@@ -355,7 +354,7 @@ class Xla(Backend):
         return str(self.torch_xla._XLAC._xla_device_kind(str(self.torch_xla.device())))
 
     def ran_on(self, torch_type: str) -> str:
-        """Converts torch's name of a device type to a value of `vocab.Device`. Asks PJRT whether `xla` is a TPU."""
+        """Converts torch's name of a device type to a value of `cell.Device`. Asks PJRT whether `xla` is a TPU."""
         if torch_type != "xla":
             return torch_type
         return Device.tpu if self.runtime.device_type() == "TPU" else Device.xla_cpu

@@ -46,9 +46,8 @@ from accelbench.engines.pytorch.weights import saved
 from accelbench.engines.served import powers_up_to
 from accelbench.measuring.checks import WEIGHTS
 from accelbench.measuring.clock import NUM_INFER_EPOCHS, Clock, breakdown, has_time_for_phases
-from accelbench.schema.cell import Cell
+from accelbench.schema.cell import Cell, Span
 from accelbench.schema.measurement import Measurement, Observed, Work
-from accelbench.schema.vocab import Span
 
 OF_DTYPES = re.compile("dtype|Double|Float|Half|scalar type")  # matches torch's errors about dtypes
 

@@ -18,8 +18,7 @@ from accelbench.engines.images import arrays_of, is_random, order_of
 from accelbench.engines.pytorch.backends import Backend
 from accelbench.engines.pytorch.ranks import RANK_SEEDS
 from accelbench.engines.pytorch.structure import copied, mapped, num_bytes, tensors_in
-from accelbench.schema.cell import Cell
-from accelbench.schema.vocab import SERVING, Mode, Pipeline
+from accelbench.schema.cell import SERVING, Cell, Mode, Pipeline
 
 # (images, labels) or (images,). Images are uint8, or floats if they are random. Labels are int64.
 Batch = tuple[Tensor, ...]

@@ -27,10 +27,9 @@ from accelbench.engines.pytorch.structure import mapped, tensors_in
 from accelbench.measuring.checks import Products
 from accelbench.measuring.clock import Ask, Clock
 from accelbench.schema.ceilings import MIXED
-from accelbench.schema.cell import Cell
+from accelbench.schema.cell import Cell, Mode
 from accelbench.schema.measurement import Operator, Work
 from accelbench.schema.text import beginning, message_of, one_line
-from accelbench.schema.vocab import Mode
 
 aten = torch.ops.aten
 MAX_REASON = 300  # characters

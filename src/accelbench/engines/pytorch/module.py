@@ -17,8 +17,7 @@ from accelbench.engines.pytorch.precision import scaler_of, step_context
 from accelbench.engines.pytorch.structure import mapped, tensors_in
 from accelbench.engines.targets import check_call, import_path
 from accelbench.errors import UnsupportedError, UserError
-from accelbench.schema.cell import ModelSpec
-from accelbench.schema.vocab import Augment, Phase, Precision
+from accelbench.schema.cell import Augment, ModelSpec, Phase, Precision
 
 if TYPE_CHECKING:
     from accelbench.engines.pytorch.own_batches import OwnTask

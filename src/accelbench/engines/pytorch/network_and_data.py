@@ -25,8 +25,7 @@ from accelbench.engines.pytorch.ranks import Ranks
 from accelbench.engines.pytorch.structure import mapped
 from accelbench.engines.served import NUM_DRAWN
 from accelbench.engines.targets import import_path
-from accelbench.schema.cell import Cell
-from accelbench.schema.vocab import Library, Mode, ModelOutput, Pipeline
+from accelbench.schema.cell import Cell, Library, Mode, ModelOutput, Pipeline
 
 NUM_EXAMPLES = 2  # different images in an example batch
 

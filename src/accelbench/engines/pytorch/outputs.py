@@ -29,8 +29,8 @@ from accelbench.engines.pytorch.zoo import has_mode, modes_of, set_modes
 from accelbench.errors import UnsupportedError
 from accelbench.measuring.checks import WEIGHTS, NewNetwork, Norms, ObservedOutput, Output, error_of, limit
 from accelbench.schema.ceilings import MIXED
+from accelbench.schema.cell import Mode, Precision
 from accelbench.schema.measurement import Work
-from accelbench.schema.vocab import Mode, Precision
 
 if TYPE_CHECKING:
     from accelbench.engines.pytorch.network_and_data import Workload

@@ -19,10 +19,9 @@ from accelbench.engines.pytorch.structure import is_same, mapped, num_rows, tens
 from accelbench.engines.served import NUM_DRAWN
 from accelbench.engines.targets import check_call, import_path
 from accelbench.errors import UserError
-from accelbench.schema.cell import Cell, ModelSpec
+from accelbench.schema.cell import Cell, Mode, ModelSpec, Pipeline, Task
 from accelbench.schema.serialize import MAX_COUNT
 from accelbench.schema.text import beginning, one_line
-from accelbench.schema.vocab import Mode, Pipeline, Task
 
 MAX_SHOWN = 60  # characters of a returned value in a message
 LABELLED = 0.15  # share of tokens that a masked language model predicts in training, as in BERT

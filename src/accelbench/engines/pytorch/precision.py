@@ -19,9 +19,8 @@ from accelbench.engines.pytorch.structure import tensors_in
 from accelbench.errors import UnsupportedError
 from accelbench.measuring.checks import FORMATS, word_for
 from accelbench.schema.ceilings import MIXED
-from accelbench.schema.cell import Cell
+from accelbench.schema.cell import XLA, Cell, Mode, Precision
 from accelbench.schema.measurement import Observed
-from accelbench.schema.vocab import XLA, Mode, Precision
 
 # Dtypes of the factors of matrix products (DTYPES) and of the weights (STORED_DTYPES).
 DTYPES: dict[Precision, torch.dtype] = {word: getattr(torch, names.computed) for word, names in FORMATS.items()}

@@ -19,7 +19,7 @@ from accelbench.devices.registry import look
 from accelbench.engines.pytorch.backends import Backend, backend_for
 from accelbench.engines.pytorch.precision import DTYPES, use_threads
 from accelbench.schema.ceilings import TRUE_PRECISIONS, Ceilings
-from accelbench.schema.vocab import Device, Precision
+from accelbench.schema.cell import Device, Precision
 
 Call = Callable[[], object]
 Best = Callable[[Call], float]  # a call -> its seconds

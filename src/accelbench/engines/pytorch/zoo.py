@@ -17,8 +17,7 @@ from accelbench.engines.networks import layers_of
 from accelbench.engines.pytorch import weights
 from accelbench.engines.targets import check_call, import_target, lightning_package
 from accelbench.errors import UnsupportedError, UserError
-from accelbench.schema.cell import ModelSpec
-from accelbench.schema.vocab import Library, Task, Weights
+from accelbench.schema.cell import Library, ModelSpec, Task, Weights
 
 # Task -> names in transformers: the class that makes the network, and the mapping of configurations with this task.
 CLASSES: dict[Task | None, tuple[str, str]] = {
