@@ -62,7 +62,7 @@ repro: setup  ## run the main job: data, sweeps, report
 # others afterwards. All keep the bytecode of what they import, and load no plugins that other packages bring.
 KERAS := tests/engines/keras tests/test_bundle.py tests/report tests/search
 TORCH := tests/engines tests/api/test_measure.py tests/isolation/test_child.py tests/test_conf.py
-STARTS := tests/honest tests/pipelines tests/sinks tests/test_stages.py tests/test_pipeline.py tests/sweep tests/test_cli.py
+STARTS := tests/honest tests/pipelines tests/sinks tests/test_pipeline.py tests/sweep tests/test_cli.py
 PYTEST = PYTHONDONTWRITEBYTECODE= PYTEST_DISABLE_PLUGIN_AUTOLOAD=1 PYTEST_PLUGINS=pytest_timeout \
 	$(BIN)/python -m pytest --durations=10
 define run_tests

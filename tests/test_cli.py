@@ -53,21 +53,13 @@ def project(shared, monkeypatch):
     return enter(shared, monkeypatch)
 
 
-@pytest.fixture
-def own(tmp_path, monkeypatch):
-    """A project to change."""
-    return enter(make_project(tmp_path), monkeypatch)
-
-
 def complaint(words, capsys, project):
     """What `main` says about a mistake: one line, exit code 2, nothing written."""
     assert main(words) == 2
     captured = capsys.readouterr()
     (line,) = captured.err.splitlines()
-    assert line.startswith("accelbench: ")
-    assert captured.out == ""
-    assert not (project / "runs").exists()
-    assert not (project / "results").exists()
+    assert (line.startswith("accelbench: "), captured.out) == (True, "")
+    assert not {"runs", "results"} & {path.name for path in project.iterdir()}
     return line.removeprefix("accelbench: ")
 
 
@@ -75,28 +67,24 @@ def complaint(words, capsys, project):
     ("words", "told"),
     [
         ("model=resnet18", "transformers, a library's network, such as torchvision model.name=resnet18."),
-        (
-            "precision=bf6",
-            f"precision=bf6: unknown precision. Did you mean bf16? Choose from: {PRECISIONS}.",
-        ),
-        (
-            "-m model.input_shape=3,32,32",
-            "model.input_shape=3,32,32: should be a list: 'model.input_shape=[3,32,32]'",
-        ),
+        ("model.name=resnet18", "use model=torchvision, timm or transformers with it"),
+        ("model=custom model.target=nets.py", "should be a dotted path that Python can import here"),
+        ("precision=bf6", f"precision=bf6: unknown precision. Did you mean bf16? Choose from: {PRECISIONS}."),
+        ("-m precision=fp32,bf61", f"precision=bf61: unknown precision. Did you mean bf16? Choose from: {PRECISIONS}"),
+        ("-m model.input_shape=3,32,32", "model.input_shape=3,32,32: should be a list: 'model.input_shape=[3,32,32]'"),
         ("batch_size=0", "batch_size: should be `int` >= 1"),
+        ("batch_size=8,16", "several values need -m: accelbench -m batch_size=8,16"),
+        ("batch_size=[8,16]", "of type 'list' could not be converted to Integer"),
+        ("precision=fp32 bf16", "use spaces only between settings, and quote a text with special characters"),
         ("data.train_images=97", "data.train_images=97: mnist has only 96 training images here"),
         ("measure_s=3", "measure_s=3: unknown setting. Did you mean window.measure_s? `accelbench run --help` lists"),
-        ("-m precision=fp32,bf61", f"precision=bf61: unknown precision. Did you mean bf16? Choose from: {PRECISIONS}"),
         ("plan --chek", "unrecognized arguments: --chek. `accelbench plan --help`"),
-        (
-            "best --search --by latncy",
-            "argument --by: invalid choice: 'latncy' (choose from",
-        ),
+        ("--verbos", "unrecognized arguments: --verbos. `accelbench run --help`"),
+        ("best --search --by latncy", "argument --by: invalid choice: 'latncy' (choose from"),
         ("-m batch_size=range(1,1000000)", "batch_size=range(1,1000000): makes more than 10,000 cells"),
         ("suite=mnist_networks", "suite=mnist_networks: several values need -m"),
         ("plan model=mlp hydra/sweeper=optuna", f"hydra/sweeper=optuna: {NOT_HYDRAS}"),
         ("-m suite=mnist_networks hydra/sweeper=basic", "hydra/sweeper: can't be combined with suite="),
-        ("-m --cfg job", "-m, --cfg, --info: only one of these can be used"),
         ("--info --cfg job", "-m, --cfg, --info: only one of these can be used"),
         ("-m hydra.sweep.dir=elsewhere", "elsewhere: should be a folder under runs/, such as runs/mine"),
         ("\x1b[2Jbogus", r"\x1b[2Jbogus: unknown command."),
@@ -104,38 +92,17 @@ def complaint(words, capsys, project):
         ("compare a b --fail-if slower", "--fail-if slower: should be from 0% to below 100%, such as slower:5%"),
         ("best --search --budget 5m repeats=3 model=mlp,cnn", "--search decides the number of processes"),
         ("best --percentile 99", "--percentile: needs --latency-ms, such as --latency-ms 50"),
+        ("plan model=mine", '/conf/model/mine.yaml", line 3'),  # which is no YAML
     ],
 )
-def test_a_mistake_is_one_line_that_names_the_flag_and_the_choices(words, told, capsys, project):
-    assert told in complaint(words.split(), capsys, project)
-
-
-@pytest.mark.parametrize(
-    ("words", "typed"),
-    [
-        ("batch-size=32", "unknown setting. Did you mean batch_size? `accelbench run --help` lists the settings."),
-        ("--verbos", "unrecognized arguments: --verbos. `accelbench run --help`"),
-        ("model.name=resnet18", "use model=torchvision, timm or transformers with it"),
-        ("model=custom model.target=nets.py", "should be a dotted path that Python can import here"),
-        ("batch_size=8,16", "several values need -m: accelbench -m batch_size=8,16"),
-        ("batch_size=[8,16]", "of type 'list' could not be converted to Integer"),
-        ("precision=fp32 bf16", "use spaces only between settings, and quote a text with special characters"),
-    ],
-)
-def test_a_slip_names_the_words_to_type(words, typed, capsys, own):
-    assert typed in complaint(words.split(), capsys, own)
-
-
-def test_a_file_of_conf_that_is_no_yaml_is_named_with_the_line(capsys, project):
+def test_a_mistake_is_one_line_that_names_the_words_to_type(words, told, capsys, project):
     (project / "conf/model/mine.yaml").write_text("name: mlp\nargs: [\n")
-    told = complaint(["plan", "model=mine"], capsys, project)
-    assert f'in "{project}/conf/model/mine.yaml", line 3' in told
+    assert told in complaint(words.split(), capsys, project)
 
 
 def test_outside_a_project_there_are_no_suites_and_a_file_in_the_place_of_runs_is_named(capsys, project, here):
     (here / "params.yaml").write_text("train: {suites: 3}\n")
-    told = complaint(["-m", "suite=mnist_networks"], capsys, here)
-    assert "found no params.yaml with suites" in told
+    assert "found no params.yaml with suites" in complaint(["-m", "suite=mnist_networks"], capsys, here)
     (here / "runs").write_text("theirs")
     assert main(["model=mlp", "tracking=none"]) == 2
     assert "not writable (Not a directory)" in capsys.readouterr().err
@@ -208,11 +175,12 @@ def test_plan_lists_the_cells_what_is_skipped_and_the_time(capsys, project):
 
 
 @pytest.fixture
-def faulty(own, monkeypatch):
+def faulty(tmp_path, monkeypatch):
     """A project whose cells are run by the faulty engine."""
     monkeypatch.setattr(hosts, "Hosts", lambda: Hosts(faulty_host))
+    root = enter(make_project(tmp_path), monkeypatch)
     give_ceilings(workplace().cache)
-    return own
+    return root
 
 
 def test_a_failure_is_told_once_and_by_the_exit_status_and_what_libraries_print_when_asked_for(faulty, capsys):
@@ -289,7 +257,7 @@ def test_a_comparison_of_which_one_side_is_skipped_measures_nothing(flags, fault
     assert not (faulty / "runs/c").exists()
 
 
-def test_a_comparison_goes_on_after_ctrl_c_and_measures_nothing_twice(faulty, monkeypatch, capsys):
+def test_a_comparison_in_turns_goes_on_after_ctrl_c_and_is_answered_again_from_its_records(faulty, monkeypatch, capsys):
     measure, measured = Session.measure, []
 
     def counted(self, item):
@@ -306,27 +274,20 @@ def test_a_comparison_goes_on_after_ctrl_c_and_measures_nothing_twice(faulty, mo
     assert again == f"To go on: the same command with out={folder}"
     further = ["--run", *(f"{side} out={folder}" for side in sides), "--fail-if", "slower:5%"]
     assert main(["compare", *further]) == 0
-    assert "same       +0.0 %" in capsys.readouterr().out
-    time.sleep(1)  # a sweep is named by the second in which it starts
-    assert main(["compare", *further]) == 0
-    assert "10 of 10 cells have their record already." in capsys.readouterr().out
-    assert (len(measured), len(set(measured))) == (11, 10)
-
-
-def test_a_comparison_is_measured_in_turns_and_answered_again_from_its_records(faulty, capsys):
-    words = "tracking=none mode=infer out=runs/c batch_size="
-    assert main(["compare", "--run", f"{words}8", f"{words}64", "--fail-if", "slower:5%"]) == 0
     text = capsys.readouterr().out
     assert "Compared: batch_size: 8 | 64" in text
     assert re.search(r"mlp-cpu-fp32-b64-infer +same +\+0.0 % \(.*%\), 5 and 5 processes", text)
-    planned = list(plan_file.read_planned(faulty / "runs/c"))
+    assert (len(measured), len(set(measured))) == (11, 10)
+    planned = list(plan_file.read_planned(faulty / folder))
     assert [one.cell.batch_size for one in planned] == [8] * 5 + [64] * 5
-    records = sorted(planned, key=lambda one: one.cell.repeat)
+    records = sorted(planned, key=lambda one: one.started_at)
     assert [one.cell.repeat for one in records] == list(range(10))
-    assert [one.started_at for one in records] == sorted(one.started_at for one in records)
     assert all({a.cell.batch_size, b.cell.batch_size} == {8, 64} for a, b in zip(*[iter(records)] * 2, strict=True))
-    assert main(["compare", "runs/c"]) == 0
+    assert main(["compare", folder]) == 0
     assert capsys.readouterr().out == text[text.index("A: ") :]
+    time.sleep(1)  # a sweep is named by the second in which it starts
+    assert main(["compare", *further]) == 0
+    assert "10 of 10 cells have their record already." in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

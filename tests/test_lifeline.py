@@ -1,5 +1,4 @@
 import os
-import signal
 import stat
 import subprocess
 import sys
@@ -30,22 +29,11 @@ with lifeline.scratch_folder() as folder:
 
 
 @pytest.fixture
-def base(tmp_path, monkeypatch):
+def base(monkeypatch):
     """TMPDIR, with a short path; pytest's own folders are elsewhere."""
     with tempfile.TemporaryDirectory() as base:
         monkeypatch.setattr(tempfile, "tempdir", base)
         yield Path(base)
-
-
-@pytest.fixture
-def holder(base, tmp_path):
-    """Another process, its folder, and the process id of the one that uses it."""
-    (tmp_path / "others").write_text("not ours")
-    command = [sys.executable, "-c", HOLD, str(tmp_path)]
-    with subprocess.Popen(command, env={**os.environ, "TMPDIR": str(base)}, stdout=subprocess.PIPE, text=True) as held:
-        folder, pid = held.stdout.readline().split()
-        yield held, Path(folder), int(pid)
-        held.kill()
 
 
 def test_a_folder_is_this_users_and_ends_with_its_context(base, monkeypatch):
@@ -59,28 +47,25 @@ def test_a_folder_is_this_users_and_ends_with_its_context(base, monkeypatch):
         pytest.fail("made")
 
 
-def test_what_a_killed_process_left_is_removed_and_who_used_it_is_killed(holder, base, tmp_path):
-    held, left, user = holder
-    held.send_signal(signal.SIGKILL)
-    held.wait()
-    assert left.exists()
-    with lifeline.scratch_folder() as folder:
-        assert os.listdir(base) == [folder.name]
-    assert is_gone(user)
-    assert (tmp_path / "others").read_text() == "not ours"
-
-
-def test_what_is_in_use_or_no_folder_of_ours_stays(holder, base, tmp_path):
-    _, used, user = holder
+def test_what_is_in_use_or_not_ours_stays_and_what_a_killed_process_left_goes_with_who_used_it(base, tmp_path):
+    (tmp_path / "others").write_text("not ours")
     other, file, foreign = (base / f"{lifeline.PREFIX}{name}" for name in ("link", "file", "foreign"))
     other.symlink_to(tmp_path)
     file.touch()
     foreign.mkdir()
-    stays = {used, other, file}
+    stays = {other, file}
     if os.getuid() == 0:
         os.chown(foreign, 65534, 65534)
         stays.add(foreign)
+    command, env = [sys.executable, "-c", HOLD, str(tmp_path)], {**os.environ, "TMPDIR": str(base)}
+    with subprocess.Popen(command, env=env, stdout=subprocess.PIPE, text=True) as holder:
+        name, user = holder.stdout.readline().split()
+        with lifeline.scratch_folder() as folder:
+            assert set(base.iterdir()) == stays | {folder, Path(name)}
+        assert psutil.pid_exists(int(user))
+        holder.kill()
+    assert Path(name).exists()
     with lifeline.scratch_folder() as folder:
         assert set(base.iterdir()) == stays | {folder}
-    assert psutil.pid_exists(user)
+    assert is_gone(int(user))
     assert (tmp_path / "others").read_text() == "not ours"

@@ -11,13 +11,27 @@ from accelbench import lock
 from accelbench.errors import BusyError, UserError
 
 HOLD = """
-import sys, time
+import os, sys
 from pathlib import Path
-from accelbench.lock import hold
-with hold(Path(sys.argv[1]), "a test"):
-    print("held", flush=True)
-    time.sleep(600)
+from accelbench.lock import hold, hold_measuring
+os.setuid(int(sys.argv[2]))
+def say(line): print(line, flush=True)
+with hold(Path(sys.argv[1]), "a test") if sys.argv[1] else hold_measuring(say):
+    say("held")
+    sys.stdin.read()
 """
+ME, NOBODY = os.getuid(), 65534
+
+
+@contextlib.contextmanager
+def process(path, folder, user=ME):
+    """A process that holds the lock of `path`, or measures as soon as it may, with a temporary folder of its own."""
+    folder.mkdir()
+    pipes = {"text": True, "stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    command = [sys.executable, "-c", HOLD, str(path), str(user)]
+    with subprocess.Popen(command, env={**os.environ, "TMPDIR": str(folder)}, **pipes) as started:
+        yield started
+        started.kill()
 
 
 @pytest.fixture
@@ -25,25 +39,15 @@ def path(tmp_path):
     return tmp_path / "a.lock"
 
 
-@pytest.fixture
-def holder(path):
-    """Another process that holds the lock."""
-    with subprocess.Popen([sys.executable, "-c", HOLD, str(path)], stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout.readline() == "held\n"
-        yield process
-        process.kill()
-
-
-def test_a_second_holder_is_told_who_has_it(holder, path):
-    told = rf"^the sweep \(process {holder.pid}\) is under way"
-    with pytest.raises(BusyError, match=told), lock.hold(path, "the sweep"):
-        pytest.fail("two at once")
-
-
-def test_one_that_waits_gets_it_when_its_holder_is_killed(holder, path):
-    threading.Timer(0.1, holder.kill).start()
-    with lock.hold(path, "another writer", patience_s=30):
-        assert path.read_text() == str(os.getpid())
+def test_a_second_holder_is_told_who_has_it_and_one_that_waits_gets_it_when_its_holder_is_killed(path, tmp_path):
+    with process(path, tmp_path / "a") as holder:
+        assert holder.stdout.readline() == "held\n"
+        told = rf"^the sweep \(process {holder.pid}\) is under way"
+        with pytest.raises(BusyError, match=told), lock.hold(path, "the sweep"):
+            pytest.fail("two at once")
+        threading.Timer(0.1, holder.kill).start()
+        with lock.hold(path, "another writer", patience_s=30):
+            assert path.read_text() == str(os.getpid())
 
 
 @pytest.mark.parametrize("make", [lambda path: path.symlink_to(path.parent / "target"), Path.mkdir, os.mkfifo])
@@ -57,27 +61,17 @@ def test_what_is_no_file_is_not_locked_and_what_it_points_to_stays(path, make, t
     assert [each.read_text() for each in path.parent.glob("target")] == [target] * (target is not None)
 
 
-ME, NOBODY = os.getuid(), 65534
-MEASURE = """
-import os, sys
-from accelbench.lock import hold_measuring
-os.setuid(int(sys.argv[1]))
-def say(line): print(line, flush=True)
-with hold_measuring(say):
-    say("held")
-    sys.stdin.read()
-"""
-
-
-def measurement(folder, user=ME):
-    """A process that measures as soon as it may, with a temporary folder of its own."""
-    folder.mkdir()
-    command = [sys.executable, "-c", MEASURE, str(user)]
-    env = {**os.environ, "TMPDIR": str(folder)}
-    return subprocess.Popen(command, env=env, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-
-
 is_root = pytest.mark.skipif(ME != 0, reason="only root may become another user")
+
+
+@pytest.mark.parametrize(("user", "end"), [(ME, "ends"), pytest.param(NOBODY, "is killed", marks=is_root)])
+def test_all_measurements_of_a_machine_take_turns(tmp_path, user, end):
+    with process("", tmp_path / "a", user) as first:
+        assert first.stdout.readline() == "held\n"
+        with process("", tmp_path / "b") as second:
+            assert second.stdout.readline().startswith(f"Waiting for another measurement (process {first.pid})")
+            first.stdin.close() if end == "ends" else first.kill()
+            assert second.stdout.readline() == "held\n"
 
 
 def test_locks_may_have_long_names(monkeypatch):
@@ -85,15 +79,3 @@ def test_locks_may_have_long_names(monkeypatch):
         for name in ("a", "b"):
             monkeypatch.setenv(lock.VARIABLE, f"/{'long/' * 50}{name}")
             stack.enter_context(lock.hold_measuring(pytest.fail, 0.0))
-
-
-@pytest.mark.parametrize(("user", "end"), [(ME, "ends"), pytest.param(NOBODY, "is killed", marks=is_root)])
-def test_all_measurements_of_a_machine_take_turns(tmp_path, user, end):
-    with measurement(tmp_path / "a", user=user) as first:
-        assert first.stdout.readline() == "held\n"
-        with measurement(tmp_path / "b") as second:
-            said = f"Waiting for another measurement (process {first.pid})"
-            assert second.stdout.readline().startswith(said)
-            first.stdin.close() if end == "ends" else first.kill()
-            assert second.stdout.readline() == "held\n"
-            second.stdin.close()

@@ -1,10 +1,10 @@
 """Suites of params.yaml in the stages of DVC, and projects of others whose links lead to other places."""
 
-import contextlib
 import json
 import os
 from dataclasses import replace
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 import yaml
@@ -23,30 +23,9 @@ from sinks import samples
 ROOT = Path(__file__).resolve().parents[1]
 
 
-def retries(root, retry, *records):
-    """The list of the suite `nets` whose folder has these records."""
-    (root / "params.yaml").write_text(f"retry: {retry}\nsuites: {{nets: {{model: mlp}}, other: {{model: cnn}}}}\n")
-    write_sweep(root / "results/nets", *records)
-    with contextlib.chdir(root):
-        assert stages.main(["list_retries"]) == 0
-    assert json.loads((root / "retries/other.json").read_text()) == {}
-    return json.loads((root / "retries/nets.json").read_text())
-
-
-@pytest.mark.parametrize("status", [Status.failed, Status.timeout, Status.killed])
-def test_a_cell_that_failed_is_listed_and_differently_after_it_failed_again(tmp_path, status):
-    failed = samples.record(samples.cell(), status)
-    assert retries(tmp_path, "none", failed) == {}
-    first = retries(tmp_path, "failed", failed)
-    again = retries(tmp_path, "failed", replace(failed, started_at="2026-11-21T09:00:00.000+00:00"))
-    assert list(first) == list(again) == [failed.name]
-    assert first != again
-    assert retries(tmp_path, "failed", samples.record(samples.cell(), Status.ok)) == {}
-
-
 @pytest.fixture
 def project(tmp_path, monkeypatch):
-    """A project with a failed cell; the stage runs in it."""
+    """A project with a failed cell, which is the current folder."""
     (tmp_path / "params.yaml").write_text("suites: {nets: {model: mlp}}\n")
     (tmp_path / "dvc.yaml").touch()
     write_sweep(tmp_path / "results/nets", samples.record(samples.cell(), Status.failed))
@@ -54,18 +33,40 @@ def project(tmp_path, monkeypatch):
     return tmp_path
 
 
-def test_every_file_of_the_report_is_an_output_of_dvcs_stage(project):
-    write_sweep(project / "results" / "nets", samples.record(samples.cell("net", suite="nets")), suite="nets")
-    assert stages.main(["build_report"]) == 0
-    made = {f"report/{path.name}" for path in (project / "report").iterdir()}
-    made.remove("report/plots")  # which is empty without the pictures of an extension
-    for name in ("dvc.yaml", "src/accelbench/commands/starter/dvc.yaml"):
-        of_stage = yaml.safe_load((ROOT / name).read_text())["stages"]["report"]
-        plots = {path for each in of_stage.get("plots", []) for path in each}
-        assert made == {*of_stage["outs"], *of_stage["metrics"], *plots} - {"report/plots"}
+@pytest.mark.parametrize("status", [Status.failed, Status.timeout, Status.killed])
+def test_a_cell_that_failed_is_listed_and_differently_after_it_failed_again(project, status):
+    def retries(retry, record):
+        """The list of the suite whose folder has this record."""
+        (project / "params.yaml").write_text(f"retry: {retry}\nsuites: {{nets: {{}}, other: {{}}}}\n")
+        write_sweep(project / "results/nets", record)
+        assert stages.main(["list_retries"]) == 0
+        assert json.loads((project / "retries/other.json").read_text()) == {}
+        return json.loads((project / "retries/nets.json").read_text())
+
+    failed = samples.record(samples.cell(), status)
+    assert retries("none", failed) == {}
+    first = retries("failed", failed)
+    again = retries("failed", replace(failed, started_at="2026-11-21T09:00:00.000+00:00"))
+    assert list(first) == list(again) == [failed.name]
+    assert first != again
+    assert retries("failed", samples.record(samples.cell(), Status.ok)) == {}
 
 
-def test_a_suite_that_params_yaml_lost_is_in_no_report_and_a_line_names_it(project, capsys):
+def test_a_stage_measures_what_make_repro_has_not_and_names_a_mistake_of_the_user(monkeypatch, capsys):
+    measured = []
+    monkeypatch.setattr(stages, "end_with_parent", lambda: None)  # the tests' parent goes on
+    monkeypatch.setattr(pipeline, "run_suite", lambda console, name: measured.append(name))
+    monkeypatch.setattr(pipeline, "confirm", Mock(side_effect=UserError("this can't be measured")))
+    assert stages.main(["run_suite", "mine"]) == 0
+    assert stages.main(["confirm"]) == 2
+    assert capsys.readouterr().err == "error: this can't be measured\n"
+    monkeypatch.setenv(stages.DONE, "mine confirm")
+    for words in (["run_suite", "mine"], ["confirm"], ["run_suite", "other"]):
+        assert stages.main(words) == 0
+    assert measured == ["mine", "other"]
+
+
+def test_a_suite_that_params_yaml_lost_is_in_no_report_and_every_file_is_an_output_of_dvcs_stage(project, capsys):
     for suite, model in (("gone", "gone_net"), ("nets", "kept_net")):
         write_sweep(project / "results" / suite, samples.record(samples.cell(model, suite=suite)), suite=suite)
     note = "Not shown, because params.yaml has no such suites: gone; their records stay in results"
@@ -76,10 +77,15 @@ def test_a_suite_that_params_yaml_lost_is_in_no_report_and_a_line_names_it(proje
         assert "gone_net" not in out
     for name in ("index.html", "report.md", "cells.csv"):
         text = (project / "report" / name).read_text()
-        assert "kept_net" in text
-        assert "gone_net" not in text
+        assert ("kept_net" in text, "gone_net" in text) == (True, False)
     assert note in (project / "report" / "report.md").read_text()
     assert [each.settings["model"]["name"] for each in read("results")] == ["kept_net"]
+    # The folder of plots is empty without the pictures of an extension.
+    made = {f"report/{path.name}" for path in (project / "report").iterdir()} - {"report/plots"}
+    for name in ("dvc.yaml", "src/accelbench/commands/starter/dvc.yaml"):
+        of_stage = yaml.safe_load((ROOT / name).read_text())["stages"]["report"]
+        plots = {path for each in of_stage.get("plots", []) for path in each}
+        assert made == {*of_stage["outs"], *of_stage["metrics"], *plots} - {"report/plots"}
 
     assert main(["best", "results/gone"]) == 0
     assert "gone_net" in capsys.readouterr().out
@@ -98,56 +104,47 @@ def test_a_failed_cell_is_named_and_is_the_exit_status_but_no_experiment_is_lost
     assert ": failed: " in capsys.readouterr().err
 
 
-TINY = {"data": "mnist", "quick": ["mode=infer"]}
-
-
 @pytest.fixture
 def linked(tmp_path, monkeypatch):
-    """A project with records; beside it is `private`, an empty folder."""
-    root = make_project(tmp_path / "project")
-    maker = Maker()
+    """A project with records, in which links may be made to a folder beside it, which stays empty."""
+    root, maker = make_project(tmp_path / "project"), Maker()
     maker.suite(root / "results", [maker.ok(maker.cell(suite="mnist_networks"), 1000)])
     (tmp_path / "private").mkdir()
     monkeypatch.chdir(root)
-    return root
+
+    def link(place, target=tmp_path / "private"):
+        (root / place).parent.mkdir(exist_ok=True)
+        (root / place).symlink_to(target, target_is_directory=True)
+
+    yield root, link
+    assert {path.name for path in tmp_path.iterdir()} == {"project", "private"}
+    assert list((tmp_path / "private").iterdir()) == []
 
 
-@pytest.fixture
-def private(linked):
-    yield linked.parent / "private"
-    left = {path.name for path in linked.parent.iterdir()}
-    assert left == {"project", "private"}
-    assert list((linked.parent / "private").iterdir()) == []
-
-
-def link(path, target):
-    path.parent.mkdir(exist_ok=True)
-    path.symlink_to(target, target_is_directory=True)
-
-
-def test_a_report_is_not_written_through_a_link(linked, private, capsys):
-    (linked / "report").mkdir()
-    for place, target in (("report/plots", private), ("report", private), ("report", "report")):
-        if place == "report":
-            (linked / "report/plots").unlink(missing_ok=True)
-            (linked / "report").unlink() if (linked / "report").is_symlink() else (linked / "report").rmdir()
-        link(linked / place, target)
+def test_a_report_is_not_written_through_a_link(linked, capsys):
+    root, link = linked
+    for place, target in (("report/plots", {}), ("report", {}), ("report", {"target": "report"})):
+        link(place, **target)
         assert main(["report"]) == stages.main(["build_report"]) == 2
         assert capsys.readouterr().err.count(f"{place}: is a link to") == 2
-    (folder,) = (linked / "results").iterdir()
-    os.renames(folder, linked / "runs/nets")
-    link(linked / "runs/nets/report", private)
+        (root / place).unlink()
+        if place == "report/plots":
+            (root / "report").rmdir()
+    os.renames(root / "results/mnist_networks", root / "runs/nets")
+    link("runs/nets/report")
     assert main(["report", "runs/nets"]) == 2
     assert "runs/nets/report: is a link to" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("place", ["results", "results/mnist_networks", "confirmed"])
 @pytest.mark.fault
-def test_records_of_a_suite_and_its_answers_are_not_written_through_a_link(linked, private, place):
+def test_records_of_a_suite_and_its_answers_are_not_written_through_a_link(linked, place):
+    root, link = linked
     if place != "confirmed":
-        os.renames(linked / "results", linked / "earlier")
-    link(linked / place, private)
-    (linked / "params.yaml").write_text(f"confirm_s: 60\nsuites: {{mnist_networks: {TINY}}}")
-    (suite,), console = pipeline.suites(linked), Console(quiet=True)
+        os.renames(root / "results", root / "earlier")
+    link(place)
+    tiny = "{data: mnist, quick: ['mode=infer']}"
+    (root / "params.yaml").write_text(f"confirm_s: 60\nsuites: {{mnist_networks: {tiny}}}")
+    (suite,), console = pipeline.suites(root), Console(quiet=True)
     with Hosts() as hosts, pytest.raises(UserError, match=rf"{place}.*: is a link to"):
-        pipeline.confirm_best(linked, console, hosts) if place == "confirmed" else suite.measure(console, hosts)
+        pipeline.confirm_best(root, console, hosts) if place == "confirmed" else suite.measure(console, hosts)

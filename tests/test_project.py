@@ -18,33 +18,33 @@ def test_a_params_file_with_suites_makes_a_project(here, text, monkeypatch):
     (here / "a" / "b").mkdir(parents=True)
     monkeypatch.chdir(here / "a" / "b")
     assert workplace() == pipelines_place() == Workplace.of_project(here)
-    assert workplace().data == here / "data"
 
 
 @pytest.mark.parametrize("text", ["", "train: {lr: 0.1}\n", "a:\n  suites: {}\n"])
 def test_another_programs_params_file_is_passed_over(here, text, monkeypatch):
     (here / "params.yaml").write_text(text)
     assert workplace() == Workplace.outside(here)
-    with pytest.raises(UserError) as raised:
+    hint = f"{here} and the folders above it have no params.yaml with suites: type `accelbench init`"
+    with pytest.raises(UserError, match=f"^{hint}$"):
         pipelines_place()
-    assert str(raised.value) == (
-        f"{here} and the folders above it have no params.yaml with suites: type `accelbench init`"
-    )
-    above, below = here / "ours", here / "ours" / "theirs"
-    below.mkdir(parents=True)
-    (above / "params.yaml").write_text(OURS)
-    (below / "params.yaml").write_text(text)
-    monkeypatch.chdir(below)
-    assert workplace().project == above
+    (here / "ours" / "theirs").mkdir(parents=True)
+    (here / "ours/params.yaml").write_text(OURS)
+    (here / "ours/theirs/params.yaml").write_text(text)
+    monkeypatch.chdir(here / "ours/theirs")
+    assert workplace().project == here / "ours"
 
 
-def test_outside_of_a_project_data_is_shared_and_the_rest_is_here(here):
+def test_a_project_has_its_data_and_outside_of_one_data_is_shared_and_the_rest_is_here(here, monkeypatch):
     place = workplace()
-    assert (place.root, place.store, place.project) == (here, here, None)
-    assert place.cache == here / "cache" / "accelbench"
-    assert place.data == place.cache / "data"
-    assert place.records == "runs"
+    assert (place.root, place.store, place.project, place.records) == (here, here, None, "runs")
+    assert (place.cache, place.data) == (here / "cache/accelbench", here / "cache/accelbench/data")
     assert (place.conf / "model" / "mlp.yaml").exists()
+    (here / "params.yaml").write_text(OURS)
+    assert (workplace().store, workplace().cache, workplace().data) == (here, here, here / "data")
+    monkeypatch.setenv("DVC_ROOT", str(here / "main"))  # what outlives an experiment belongs to the main checkout
+    assert (workplace().store, workplace().cache, workplace().data) == (here / "main", here / "main", here / "data")
+    (here / "params.yaml").unlink()
+    assert workplace().store == here
 
 
 def test_a_user_without_a_name_or_a_home_gets_both_and_a_terminal_a_width(monkeypatch):
@@ -55,14 +55,3 @@ def test_a_user_without_a_name_or_a_home_gets_both_and_a_terminal_a_width(monkey
     mend_environment()
     assert (getpass.getuser(), Path.home()) == (f"user{os.getuid()}", Path("/"))
     assert "COLUMNS" not in os.environ
-
-
-def test_what_outlives_an_experiment_belongs_to_the_main_checkout(here, monkeypatch):
-    (here / "params.yaml").write_text(OURS)
-    assert workplace().store == workplace().cache == here
-    monkeypatch.setenv("DVC_ROOT", str(here / "main"))
-    place = workplace()
-    assert place.store == place.cache == here / "main"
-    assert place.data == here / "data"
-    (here / "params.yaml").unlink()
-    assert workplace().store == here

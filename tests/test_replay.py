@@ -30,9 +30,7 @@ def bundled(root, speeds, fault="batch decides", **changes):
     for value, speed in speeds.items():
         cell = make_cell(fault, **{"batch_size" if isinstance(value, int) else "precision": value}, **changes)
         blocks = [Block(num_steps=10, num_samples=speed // 10, seconds=0.1)] * 8
-        latency_s = [cell.batch_size / 1e3] * 64
-        measured = make_measurement(blocks=blocks, latency_s=latency_s, precision=cell.precision.value)
-        records.append(make_record(cell, measurement=measured))
+        records.append(make_record(cell, measurement=make_measurement(blocks=blocks, precision=cell.precision.value)))
     folder = write_sweep(root / "theirs", *records)
     pack(folder, read_all(folder), root / "theirs.zip")
     return str(root / "theirs.zip")

@@ -2,8 +2,6 @@
 
 import subprocess
 
-import pytest
-
 from accelbench.commands.command import load_all
 from accelbench.commands.project import script as made
 from fakes import make_project
@@ -18,24 +16,22 @@ COMP_CWORD=$((${{#COMP_WORDS[@]}} - 1))
 _accelbench
 printf '%s\\n' "${{COMPREPLY[@]}}"
 """
-CASES = [
-    *(("accelbench comp", {"compare", "completion", "compile="}), ("accelbench compare --f", {"--fail-if"})),
-    *(("accelbench plan chan", {"channels_last="}), ("accelbench mode=", {"train", "infer", "generate"})),
-    *(("accelbench -m precision=bf16", {"bf16", "bf16_mixed"}), ("accelbench -m device=cpu,xla", {"cpu,xla_cpu"})),
-    *(("accelbench engine.backend=", {"tensorflow"}), ("accelbench batch_size=", set())),
-]
+CASES = {
+    "accelbench comp": {"compare", "completion", "compile="},
+    "accelbench compare --f": {"--fail-if"},
+    "accelbench plan chan": {"channels_last="},
+    "accelbench mode=": {"train", "infer", "generate"},
+    "accelbench -m precision=bf16": {"bf16", "bf16_mixed"},
+    "accelbench -m device=cpu,xla": {"cpu,xla_cpu"},
+    "accelbench engine.backend=": {"tensorflow"},
+    "accelbench batch_size=": set(),
+}
 
 
-@pytest.fixture(scope="module")
-def root(tmp_path_factory):
-    return make_project(tmp_path_factory.mktemp("project"))
-
-
-@pytest.mark.parametrize(("line", "answers"), CASES)
-def test_bash_completes_words_and_lists(line, answers, root, tmp_path):
+def test_bash_completes_words_and_lists(tmp_path):
     script = tmp_path / "script"
-    script.write_text(made(load_all(), root / "conf"))
-    asked = ASK_BASH.format(script=script, line=line)
-    done = subprocess.run(["bash", "--norc", "-c", asked], capture_output=True, text=True, timeout=20)
-    assert done.stderr == ""
-    assert set(done.stdout.split()) == answers
+    script.write_text(made(load_all(), make_project(tmp_path / "project") / "conf"))
+    for line, answers in CASES.items():
+        asked = ASK_BASH.format(script=script, line=line)
+        done = subprocess.run(["bash", "--norc", "-c", asked], capture_output=True, text=True, timeout=20)
+        assert (done.stderr, set(done.stdout.split())) == ("", answers)

@@ -15,10 +15,11 @@ from accelbench.schema import record
 from accelbench.schema.cell import Status
 from report.conftest import Maker
 
+maker = Maker()
+
 
 def sweep(here, name, modified_s, status=Status.ok):
     """A sweep of one cell."""
-    maker = Maker()
     cell = maker.cell(suite=name)
     record = maker.ok(cell, 1000) if status == Status.ok else maker.record(cell, status, reason="no keras")
     folder = maker.suite(here / "runs", [record])
@@ -27,49 +28,45 @@ def sweep(here, name, modified_s, status=Status.ok):
     return folder
 
 
-def chosen(place):
-    """The folder that is read, and the line that names it."""
-    console = Console(file=io.StringIO(), width=200)
-    return default_folder(place, console), console.file.getvalue().rstrip()
-
-
-NEWEST = "Records: runs/new, the newest in runs/ with an ok cell"
-NOT_FOUND = "found no ok cell in a project's results/ or below runs/. "
-MEASURE = "To measure a cell, type `accelbench model=cnn`, or name a folder of records"
-
-
 def test_the_default_is_results_in_a_project_and_else_the_newest_run_with_an_ok_cell(here):
+    def chosen(place):
+        """The folder that is read, and the line that names it."""
+        console = Console(file=io.StringIO(), width=200)
+        return default_folder(place, console), console.file.getvalue().rstrip()
+
     place, outside = Workplace.of_project(here), Workplace.outside(here)
     for each in (place, outside):
         with pytest.raises(UserError) as raised:
             chosen(each)
-        assert str(raised.value) == f"{NOT_FOUND}{MEASURE}"
+        assert str(raised.value) == (
+            "found no ok cell in a project's results/ or below runs/. "
+            "To measure a cell, type `accelbench model=cnn`, or name a folder of records"
+        )
     old = sweep(here, "old", 1000)
     assert chosen(place) == ("runs/old", "Records: runs/old, the newest in runs/ with an ok cell")
-    assert chosen(outside) == ("runs/old", "Records: runs/old, the newest in runs/ with an ok cell")
     sweep(here, "new", 2000)
+    sweep(here, "newer", 4e9, Status.skipped)
     (here / "runs" / "theirs").mkdir()
     (here / "runs" / "theirs" / "plan.json").write_text("{}")
-    assert chosen(outside) == ("runs/new", NEWEST)
+    assert chosen(outside) == ("runs/new", "Records: runs/new, the newest in runs/ with an ok cell")
     old.rename(here / "results")
     assert chosen(place) == ("results", "")
 
 
-@pytest.mark.parametrize("command", ["best", "report", "figure --out a.png --question batch", "bundle --out a.zip"])
-def test_a_newer_run_whose_cells_were_all_skipped_is_passed_over(here, command, capsys):
-    maker = Maker()
+COMMANDS = ["best", "report", "figure --out a.png --question batch", "bundle --out a.zip", "export --format bencher"]
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_command_without_a_folder_names_the_one_that_it_reads(here, command, capsys):
     maker.suite(here / "runs", [maker.ok(maker.cell(batch_size=size), 10 * size) for size in (8, 32)])
-    sweep(here, "newer", 4e9, Status.skipped)
-    passed_over = "Records: runs/nets, the newest in runs/ with an ok cell"
     assert main(command.split()) == 0
-    assert passed_over in capsys.readouterr().out.replace("\n", " ")
-    assert main(["export", "--format", "bencher"]) == 0
-    assert passed_over in capsys.readouterr().err.replace("\n", " ")
+    captured = capsys.readouterr()
+    said = captured.err if "export" in command else captured.out
+    assert "Records: runs/nets, the newest in runs/ with an ok cell" in said.replace("\n", " ")
 
 
 def test_a_price_and_a_limit_on_a_percentile_are_of_whoever_asks(here, capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "200")
-    maker = Maker()
     steps_s = {"bf16": [0.05] * 650 + [0.5] * 50, "fp32": [0.06] * 700, "fp64": [0.06]}
     cells = [(maker.cell(precision=word), each) for word, each in steps_s.items()]
     maker.suite(here / "runs", [maker.ok(cell, 1000 - 9 * i, latency_s=s) for i, (cell, s) in enumerate(cells)])
@@ -92,15 +89,39 @@ def test_a_price_and_a_limit_on_a_percentile_are_of_whoever_asks(here, capsys, m
 
 
 def test_names_are_no_markup_and_records_that_are_not_shown_are_counted(here):
-    maker = Maker()
     folder = maker.suite(here / "runs", [maker.ok(maker.cell(suite="[bold]\x1b[2J"), 1000)])
     record.write(maker.ok(maker.cell(batch_size=1), 10), folder)
     console = Console(file=io.StringIO(), width=80)
-    asked = Namespace(folder=f"runs/{folder.name}", price_per_hour=None)
-    assert load("report").run(asked, console) == 0
+    assert load("report").run(Namespace(folder=f"runs/{folder.name}", price_per_hour=None), console) == 0
     note, address = console.file.getvalue().splitlines()
     assert note.startswith(r"Not shown, because the plan of runs/[bold]\x1b[2J lacks them: 1 record (")
     assert address == r"Report: runs/[bold]\x1b[2J/report/index.html"
+
+
+def precisions(**rates):
+    return [maker.ok(maker.cell(precision=word), rate) for word, rate in rates.items()]
+
+
+@pytest.mark.parametrize(
+    ("records", "flags", "why"),
+    [
+        (precisions(fp32=1000), [], "no fastest cell of a job has another ok cell"),
+        (maker.interleaved({"fp32": 1000, "bf16": 2000}), [], "no fastest cell of a job has another ok cell"),
+        (precisions(fp32=1000, bf16=2000), ["--budget", "20s"], "--budget is too short: the comparison takes about "),
+    ],
+)
+def test_a_comparison_of_the_best_that_has_nothing_to_measure_says_why(here, capsys, records, flags, why):
+    maker.suite(here / "runs", records)
+    assert main(["compare", "--top", *flags, "runs/nets"]) == 2
+    assert capsys.readouterr().err.startswith(f"accelbench: runs/nets: no two cells to compare: {why}")
+
+
+def test_the_former_command_names_the_present_one(here, capsys):
+    maker.suite(here / "runs", precisions(fp32=1000))
+    assert main(["regressions", "runs/nets@1111111..2222222"]) == 2
+    said = capsys.readouterr()
+    assert "type accelbench compare runs/nets@1111111 runs/nets@2222222 --fail-if slower:0%" in said.out
+    assert main(["regressions", "runs/nets@1111111"]) == 2
 
 
 def test_a_bundle_without_claims_is_not_measured_and_the_message_names_what_to_type(here, capsys):

@@ -73,21 +73,19 @@ def test_several_data_sets_are_measured_each_by_its_networks(project):
     assert found == {"mlp": "mnist", "scaling_cnn_small": "random"}
 
 
+TRIED: list[float] = []
+
+
 class Doubling(Sweeper):
-    """Doubles the batch while that makes the network faster, as a sweeper of someone else's may."""
+    """Doubles the batch twice, as a sweeper of someone else's may."""
 
     def setup(self, *, hydra_context, task_function, config):
         self.launcher = Plugins.instance().instantiate_launcher(hydra_context, task_function, config)
 
     def sweep(self, arguments):
-        tried = []
-        while len(tried) < 3 and tried == sorted(tried):
-            (job,) = self.launcher.launch([[*arguments, f"batch_size={2 ** len(tried)}"]], len(tried))
-            tried.append(job.return_value)
-        TRIED[:] = tried
-
-
-TRIED: list[float] = []
+        for index in range(2):
+            (job,) = self.launcher.launch([[*arguments, f"batch_size={2**index}"]], index)
+            TRIED.append(job.return_value)
 
 
 def test_a_sweeper_of_someone_elses_gets_the_speed_of_each_job(project, monkeypatch):
@@ -97,8 +95,8 @@ def test_a_sweeper_of_someone_elses_gets_the_speed_of_each_job(project, monkeypa
     node = {"_target_": "hydra_plugins.doubling.Doubling"}
     ConfigStore.instance().store(group="hydra/sweeper", name="doubling", node=node)
     assert main(["-m", *PLAIN, "hydra/sweeper=doubling", "out=runs/a"]) == 0
-    assert len(list(read_planned(project / "runs/a"))) == len(TRIED) >= 2
-    assert all(isinstance(speed, float) and speed > 0 for speed in TRIED)
+    assert len(list(read_planned(project / "runs/a"))) == len(TRIED) == 2
+    assert min(TRIED) > 0
 
 
 @pytest.mark.parametrize("launcher", ["joblib", "basic"])

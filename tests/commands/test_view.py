@@ -9,18 +9,14 @@ def test_it_opens_the_viewer_of_a_folders_report_in_the_browser(here):
     page = here / "runs" / "mine" / "report" / "index.html"
     page.parent.mkdir(parents=True)
     page.touch()
-    browser = here / "browser"
-    browser.write_text('#!/bin/sh\necho "$1" > opened\n')
-    browser.chmod(0o755)
-    words = [sys.executable, "-m", "accelbench.cli", "view", "runs/mine"]
-    for display, said in (
-        ({"DISPLAY": ":0"}, ""),
-        ({}, "(no browser found on this machine: open the address in yours)\n"),
-    ):
+    (here / "browser").write_text('#!/bin/sh\necho "$1" > opened\n')
+    (here / "browser").chmod(0o755)
+    for display in ({"DISPLAY": ":0"}, {}):
+        environment = {**os.environ, "BROWSER": f"{here}/browser %s", **display}
+        words = [sys.executable, "-m", "accelbench.cli", "view", "runs/mine"]
+        said = subprocess.run(words, env=environment, check=True, capture_output=True, text=True).stdout
+        assert said.startswith(f"Viewer: {page.as_uri()}#viewer (left or p, right or n, Escape or q)\n")
+        assert ("no browser found on this machine: open the address in yours" in said) == (not display)
+        assert [path.read_text() for path in here.glob("opened")] == [f"{page.as_uri()}#viewer\n"] * bool(display)
         (here / "opened").unlink(missing_ok=True)
-        environment = {**os.environ, "BROWSER": f"{browser} %s", **display}
-        done = subprocess.run(words, env=environment, check=True, capture_output=True, text=True)
-        assert done.stdout == f"Viewer: {page.as_uri()}#viewer (left or p, right or n, Escape or q)\n{said}"
-        opened = [path.read_text() for path in here.glob("opened")]
-        assert opened == [f"{page.as_uri()}#viewer\n"] * bool(display)
     assert main(["view", "runs/none"]) == 2
