@@ -16,28 +16,20 @@ from torch.utils._pytree import tree_leaves
 WIDTH, CLASSES = 32, 10
 
 
-def vectors(batch_size):
-    return torch.randn(batch_size, WIDTH)
+def drawn(*shape, **kind):
+    return lambda batch_size: torch.randn(batch_size, *shape, **kind)
+
+
+vectors, sequences, images = drawn(WIDTH), drawn(8, WIDTH), drawn(3, 16, 16)
+signals = drawn(WIDTH, dtype=torch.complex64)
 
 
 def same_vectors(batch_size):
     return torch.randn(batch_size, WIDTH, generator=torch.Generator().manual_seed(5))
 
 
-def sequences(batch_size):
-    return torch.randn(batch_size, 8, WIDTH)
-
-
-def images(batch_size):
-    return torch.randn(batch_size, 3, 16, 16)
-
-
 def ids(batch_size):
     return torch.randint(100, (batch_size, 12))
-
-
-def signals(batch_size):
-    return torch.randn(batch_size, WIDTH, dtype=torch.complex64)
 
 
 def labelled(batch_size):
@@ -208,16 +200,14 @@ class CellStates(having(nn.Module, recurrent=lambda: nn.LSTM(WIDTH, 8, num_layer
 FindsNone = having(Plain, lambda self, x: [row[row > 1e9] for row in plain(self, x)])
 WholeBatch = having(Plain, lambda self, x: plain(self, x).mean(0))
 Classes = having(Plain, lambda self, x: plain(self, x).argmax(1))  # no floating-point numbers
-
-
-class Hashes(nn.Module):  # multiplies whole numbers, which have no precision
-    def __init__(self):
-        super().__init__()
-        self.register_buffer("factors", torch.randint(1, 10**6, (12, 64)))
-        self.embedding, self.head = nn.Embedding(500, WIDTH), nn.Linear(WIDTH, 1)
-
-    def forward(self, words):
-        return self.head(self.embedding(words @ self.factors % 500).mean(1))
+Masks = having(Plain, lambda self, x, mask=None: plain(self, x if mask is None else x * mask).mean(1))
+Hashes = having(  # multiplies whole numbers, which have no precision
+    nn.Module,
+    lambda self, words: self.head(self.embedding(words @ self.factors % 500).mean(1)),
+    factors=lambda: nn.Buffer(torch.randint(1, 10**6, (12, 64))),
+    embedding=lambda: nn.Embedding(500, WIDTH),
+    head=lambda: nn.Linear(WIDTH, 1),
+)
 
 
 class Pull(Plain):  # the gradient of an energy, during inference
@@ -270,14 +260,13 @@ WordVectors = having(
 )
 
 
-class BagsOfWords(nn.Module):
-    def __init__(self, sparse=False):
-        super().__init__()
-        self.bags = nn.EmbeddingBag(100, 16, mode="mean", sparse=sparse)
-        self.head = nn.Linear(16, CLASSES)
-
-    def forward(self, words, offsets):
-        return self.head(self.bags(words, offsets))
+BagsOfWords = having(
+    nn.Module,
+    lambda self, words, offsets: self.head(self.bags(words, offsets)),
+    bags=lambda: nn.EmbeddingBag(100, 16, mode="mean"),
+    head=lambda: nn.Linear(16, CLASSES),
+)
+SparseBags = having(BagsOfWords, bags=lambda: nn.EmbeddingBag(100, 16, mode="mean", sparse=True))
 
 
 class Packed(nn.Module):  # sequences one after another, with their lengths
@@ -288,12 +277,6 @@ class Packed(nn.Module):  # sequences one after another, with their lengths
     def forward(self, tokens, lengths):
         rows = self.embedding(tokens).split(lengths.tolist())
         return self.head(torch.stack([row.mean(0) for row in rows]))
-
-
-class Masks(Plain):
-    def forward(self, x, mask=None):
-        scores = super().forward(x)
-        return scores.mean(1) if mask is None else (scores * mask).mean(1)
 
 
 # Modules that are no classes of the user.

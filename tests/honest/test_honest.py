@@ -79,63 +79,48 @@ MADE = {"factory": True}
 DEPENDS = "depends on (its|the) inputs|of the inputs that were fed|uneven|some steps take much longer"
 
 HONEST = [
-    # nothing special
     honest("Plain", modes=ALL, precisions="fp32 bf16 fp64 bf16_mixed", quick="infer"),
     honest("Plain", pipeline=Pipeline.fresh, note="fresh"),
     honest("Plain", pipeline=Pipeline.device, note="device"),
     honest("Plain", batch_size=1, note="one sample", precisions=BOTH),
     honest("Plain", "same_vectors"),
     honest("Plain", "labelled", modes="train", loss="classify", optimizer="lbfgs", learning_rate=0.1, note="lbfgs", quick="train"),
-    # complex numbers
     honest("RotaryTable", "sequences", modes=ALL, precisions=BOTH, quick="train"),
     honest("TurnsAnew", "sequences", modes=ALL, precisions="bf16 fp32", quick="infer"),
     honest("ComplexLayers", "signals", modes=ALL, quick="train"),
-    # changes of the batch in place
     honest("WhitensInPlace", modes=ALL, precisions=BOTH, quick="infer"),
     honest("HidesTokens", "ids", modes=ALL, quick="train"),
     honest("PopsWeight", "nested_mapping", loss="classify", quick="infer"),
     honest("Plain", "labelled", modes="train measure_train", loss="pops", quick="measure_train"),
-    # results that are not one row for each sample; dimensions as long as the batch
     honest("Boxes", "images", precisions=BOTH, quick="infer"),
     honest("FindsNone", modes="infer measure", precisions=BOTH, quick="infer"),
     honest("CellStates", "sequences", batch_size=4, quick="infer"),
     honest("WholeBatch", modes="infer train measure", quick="infer"),
     honest("Classes", modes="infer measure", precisions=BOTH, quick="infer"),
     honest("Hashes", "ids", modes="infer train measure", precisions=BOTH, quick="infer"),
-    # gradients during inference
     honest("Pull", modes=ALL, quick="infer"),
     honest("PullOutside", modes="infer measure", quick="infer"),
     honest("PullByFunction", modes="infer measure", precisions=BOTH, quick="infer"),
-    # numbers that are not finite on purpose
     honest("Forbids", "labelled", loss="classify", modes=ALL, precisions=BOTH, quick="train"),
-    # layers that are made late
     honest("LateLayers", "images", quick="train"),
-    # sparse and nested tensors
     honest("SparseWords", "coo", quick="train"),
     honest("SparseRows", quick="infer"),
     honest("NestedRows", "nested", modes="infer measure", quick="infer"),
-    # sparse gradients
     honest("WordVectors", "ids", modes="train", optimizer="torch.optim.SparseAdam", quick="train"),
-    honest("BagsOfWords", "bags", args={"sparse": True}, optimizer="torch.optim.Adagrad", note="sparse"),
-    # tensors whose rows are no samples
+    honest("SparseBags", "bags", optimizer="torch.optim.Adagrad"),
     honest("BagsOfWords", "bags", modes="infer train measure", precisions=BOTH, quick="infer"),
     honest("Packed", "tokens_in_budget", samples="num_sequences", batch_size=12, quick="train"),
     honest("Masks", "tuple_with_none", modes="infer", quick="infer"),
-    # modules that are no classes of the user
     honest("scripted", **MADE, quick="train"),
     honest("frozen", modes="infer", **MADE, quick="infer"),
     honest("compiled", **MADE, quick="train"),
     honest("exported", **MADE, quick="infer"),
-    # outputs that hardly move while weights are random
     honest("EmptyCodebook", modes="infer measure", precisions=BOTH, quick="infer", true=SAME),
     honest("ZeroHead", "labelled", modes="infer train measure", loss="classify", quick="infer", true=SAME),
-    # time and memory
     # How often it computes depends on the load of the machine: not in `make test`.
     honest("UntilLate", modes="infer train measure", true="the output differs by .* from the output in fp32"),
     honest("OneBuffer", modes="infer measure", precisions=BOTH, quick="infer"),
-    # chance
     honest("Denoises", loss="denoises", quick="train"),
-    # state
     honest("RunningMean", modes=ALL, quick="infer"),
     honest("GrowingTable", modes="infer train measure", precisions=BOTH, quick="infer"),
     honest("BlendsIn", modes=ALL, precisions=BOTH, quick="infer"),
@@ -145,14 +130,10 @@ HONEST = [
     honest("Tied", "ids", precisions=BOTH, quick="train"),
     honest("FrozenBody", quick="train"),
     honest("Parametrised", modes=ALL, precisions=BOTH, quick="measure"),
-    # work that depends on the input
     honest("Experts", precisions=BOTH, quick="train"),
     honest("ExitsEarly", true=DEPENDS, quick="infer"),
-    # losses without labels, or across the batch
     honest("Plain", "labelled", modes="train", loss="separates", optimizer="torch.optim.SGD", learning_rate=0.3, true="all gradients are 0", window=LATE, note="all right", quick="train"),
-    # formats
     honest("Doubles", precisions="fp64 fp32"),
-    # LightningModules
     module("Lit", modes="infer train", quick="infer"),
     module("Lit", trainer=TrainerSettings(accumulate_grad_batches=4), note="accumulates"),
     module("Lit", data="Stream", note="stream"),
@@ -171,13 +152,11 @@ STALE = "kept|earlier|differs|not that of|does not depend"
 NOTHING = "nothing was trained|no weight changed|did not change"
 NO_GRADIENTS = "did not change|no gradient"
 ACCIDENTS = [
-    # precision and device
     accident("HalfInside", "bf16|bfloat16", quick="infer"),
     accident("HalfInBuffer", "bf16|bfloat16", quick="infer"),
     accident("Quantised", "int8|not observed", quick="infer"),
     accident("NumpysThreads", "threads", window=Window(measure_s=0.8, latency_s=0.2)),
     accident("Plain", "finite", modes="train", precisions="fp16", loss="accidents.overflows"),
-    # outputs
     accident("IgnoresInput", SAME, quick="infer"),
     accident("KeepsFeatures", STALE, modes="infer measure", precisions="fp32 bf16", quick="infer"),
     accident("KeepsOneSize", STALE, quick="infer"),
@@ -185,16 +164,13 @@ ACCIDENTS = [
     accident("KeepsUnseeded", STALE, quick="infer"),
     accident("KeepsClasses", STALE, quick="infer"),
     accident("StaysInTraining", "layers in training mode during inference", quick="infer"),
-    # training
     accident("Plain", NOTHING, modes="train", optimizer="torch.optim.SGD", learning_rate=1e-30, note="tiny rate"),
     accident("Plain", NOTHING, modes="train", optimizer="accidents.of_another", note="of another", quick="train"),
     accident("Plain", "finite", modes="train", optimizer="torch.optim.SGD", learning_rate=1e30, note="far too fast", quick="train"),
     accident("Detaches", NO_GRADIENTS, modes="train", quick="train"),
     accident("AllFrozen", "empty parameter list", modes="train"),
     accident("StaysInEval", "layers in evaluation mode during training", modes="train", quick="train"),
-    # batches
     accident("Plain", "was called for 8 samples", batch="accidents.too_few"),
-    # LightningModules
     module("NeverBackward", NOTHING, quick="train"),
     module("CropsInTransfer", "most batches have 2 samples", quick="train"),
     module("KeepsPrediction", STALE, "infer", quick="infer"),
@@ -214,7 +190,7 @@ def named(name):
 
 def cell_of(row):
     more = dict(row.more)
-    spec = {name: more.pop(name) for name in ("args", "factory", "learning_rate") if name in more}
+    spec = {name: more.pop(name) for name in ("factory", "learning_rate") if name in more}
     if row.target.startswith("modules."):
         spec["library"], target = Library.lightning, path(f"modules.{more.pop('data', 'Data')}")
         data = DataSpec(name=MODULE, target=target, args=more.pop("data_args", {}))
@@ -249,10 +225,9 @@ def run_live(row):
     more, trains = row.more, row.mode == "measure_train"
     asked = {"loss": named(more.get("loss", "energy"))} if trains else {}
     batch = named(more.get("batch", "vectors"))(more.get("batch_size", 8))
-    network = named(row.target)(**more.get("args", {}))
     mode = "train" if trains else "infer"
     try:
-        measured = accelbench.measure(network, batch, mode, precision=row.precision, window=SHORT, **asked)
+        measured = accelbench.measure(named(row.target)(), batch, mode, precision=row.precision, window=SHORT, **asked)
     except accelbench.InvalidError as error:
         return Status.invalid, str(error), []
     assert measured.precision == row.precision

@@ -93,8 +93,3 @@ def test_a_cell_on_several_devices_has_a_process_for_each(hosts, tmp_path):
     assert [variables["RANK"] for variables in environments] == ["0", "1", "2"]
     assert {variables["WORLD_SIZE"] for variables in environments} == {"3"}
     assert len({(variables["MASTER_ADDR"], variables["MASTER_PORT"]) for variables in environments}) == 1
-
-
-def test_each_cell_has_a_process_of_its_own(hosts, tmp_path):
-    measurements = [hosts.run(make_cell("count", batch_size=size), tmp_path).measurement for size in (1, 2, 4)]
-    assert len({measurement.work.flops for measurement in measurements}) == 3  # the engine counts its process id

@@ -5,8 +5,6 @@
 #include <string.h>
 
 #define MAX_GPUS 8
-#define MIG 100 /* the first GPU's one MIG instance, as an index */
-#define MIG_UUID "MIG-00000001-0000-0000-0000-000000000000"
 
 struct gpu { char name[64], uuid[64]; int index, major, minor; size_t bytes; };
 
@@ -27,12 +25,3 @@ static inline int list_gpus(struct gpu *found)
     return num;
 }
 
-static inline struct gpu mig_of(struct gpu whole)
-{
-    struct gpu part = whole;
-    snprintf(part.name, sizeof part.name, "%.40s MIG 1g", whole.name);
-    snprintf(part.uuid, sizeof part.uuid, "%s", MIG_UUID);
-    part.index = MIG;
-    part.bytes = whole.bytes / 4;
-    return part;
-}

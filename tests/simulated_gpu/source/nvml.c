@@ -1,4 +1,4 @@
-/* libnvidia-ml.so.1: what accelbench asks NVML for. A handle is the index + 1 of a GPU; an index of MIG is an instance. */
+/* libnvidia-ml.so.1: what accelbench asks NVML for. A handle is the index + 1 of a GPU. */
 #include "gpus.h"
 #include <time.h>
 
@@ -16,14 +16,13 @@ static struct gpu gpu_of(handle given)
     struct gpu all[MAX_GPUS];
     int index = (int)(long)given - 1;
     list_gpus(all);
-    return index == MIG ? mig_of(all[0]) : all[index];
+    return all[index];
 }
 static int number(const char *variable, int otherwise)
 {
     const char *text = getenv(variable);
     return text ? atoi(text) : otherwise;
 }
-static int is_mig(handle given) { return (long)given - 1 == MIG; }
 
 int nvmlInit_v2(void) { return getenv("SIMULATED_GPUS") && !*getenv("SIMULATED_GPUS") ? 9 : 0; }
 int nvmlInitWithFlags(unsigned flags) { return nvmlInit_v2(); }
@@ -40,27 +39,15 @@ int nvmlDeviceGetHandleByIndex_v2(unsigned index, handle *found)
     *found = (handle)(long)(index + 1);
     return index < num ? 0 : NOT_FOUND;
 }
-int nvmlDeviceGetHandleByUUID(const char *uuid, handle *found)
-{
-    *found = (handle)(long)(MIG + 1);
-    return strcmp(uuid, MIG_UUID) ? NOT_FOUND : 0;
-}
+int nvmlDeviceGetHandleByUUID(const char *uuid, handle *found) { return NOT_FOUND; }
 int nvmlDeviceGetHandleByPciBusId_v2(const char *bus, handle *found)
 {
     int index = -1;
     sscanf(bus, "%*x:%x:", &index);
     return nvmlDeviceGetHandleByIndex_v2(index > 0 ? index - 1 : 0, found); /* PyTorch asks for bus 0 */
 }
-int nvmlDeviceGetDeviceHandleFromMigDeviceHandle(handle given, handle *whole)
-{
-    *whole = (handle)1;
-    return is_mig(given) ? 0 : NOT_SUPPORTED;
-}
-int nvmlDeviceGetAttributes_v2(handle given, unsigned *attributes)
-{
-    attributes[0] = 16; /* multiprocessors */
-    return is_mig(given) ? 0 : NOT_SUPPORTED;
-}
+int nvmlDeviceGetDeviceHandleFromMigDeviceHandle(handle given, handle *whole) { return NOT_SUPPORTED; }
+int nvmlDeviceGetAttributes_v2(handle given, unsigned *attributes) { return NOT_SUPPORTED; }
 int nvmlDeviceGetName(handle given, char *text, unsigned size)
 {
     snprintf(text, size, "%s", gpu_of(given).name);
@@ -75,7 +62,7 @@ int nvmlDeviceGetCudaComputeCapability(handle given, int *major, int *minor)
 {
     *major = gpu_of(given).major;
     *minor = gpu_of(given).minor;
-    return is_mig(given) ? NOT_SUPPORTED : 0;
+    return 0;
 }
 int nvmlDeviceGetMemoryInfo(handle given, struct memory *found)
 {
@@ -88,7 +75,7 @@ int nvmlDeviceGetUtilizationRates(handle given, unsigned *rates)
 {
     rates[0] = number("SIMULATED_UTILIZATION", 0);
     rates[1] = 0;
-    return is_mig(given) ? NOT_SUPPORTED : 0;
+    return 0;
 }
 int nvmlDeviceGetComputeRunningProcesses_v3(handle given, unsigned *num, struct process *found)
 {

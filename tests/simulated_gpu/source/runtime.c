@@ -69,11 +69,6 @@ static void find_visible(void)
     snprintf(text, sizeof text, "%s", wanted);
     for (char *word = strtok_r(text, ", ", &rest); word; word = strtok_r(NULL, ", ", &rest)) {
         int found = -1;
-        if (!strncmp(word, "MIG-", 4)) {
-            if (!strcmp(word, MIG_UUID))
-                visible[num_visible++] = mig_of(all[0]);
-            return;
-        }
         for (int index = 0; index < num; index++)
             if (!strncmp(word, "GPU-", 4) ? !strncmp(all[index].uuid, word, strlen(word)) : index == atoi(word))
                 found = index;
