@@ -150,31 +150,23 @@ def role_of(process):
     return "tracker" if "resource_tracker" in words else "host"
 
 
-def strike(bed, sweep, role, number):
-    """Sends the signal to a process of this role; False if there was none."""
-    try:
-        if role == "sweep":
-            victim = psutil.Process(sweep.pid)
-        else:
-            victim = next(process for process in bed.processes() if role_of(process) == role)
-        victim.send_signal(number)
-        if role == "sweep" and number == signal.SIGSTOP:
-            time.sleep(STOPPED_S)
-            victim.resume()
-    except (psutil.NoSuchProcess, StopIteration):
-        return False
-    return True
-
-
 def disturb(bed, sweep, kills, generator):
-    """Kills processes of a sweep until it ends; whether it was killed itself."""
+    """Kills or stops processes of a sweep until it ends; whether it was killed itself."""
     while kills and sweep.poll() is None:
         time.sleep(generator.uniform(0, LONGEST_WAIT_S))
-        role, number = kills.pop()
-        if not strike(bed, sweep, role, number):
-            kills.insert(0, (role, number))  # another one, if there is no such process at the moment
-        elif (role, number) == ("sweep", signal.SIGKILL):
+        role, number = kill = kills.pop()
+        found = [psutil.Process(sweep.pid)] if role == "sweep" else bed.processes()
+        victims = [process for process in found if role in ("sweep", role_of(process))]
+        try:
+            victims[0].send_signal(number)
+        except (psutil.NoSuchProcess, IndexError):
+            kills.insert(0, kill)  # another one, if there is no such process at the moment
+            continue
+        if role == "sweep" and number == signal.SIGKILL:
             return True
+        if role == "sweep":
+            time.sleep(STOPPED_S)
+            victims[0].resume()
     return False
 
 

@@ -114,13 +114,7 @@ def test_one_failing_nvml_query_leaves_the_others(monkeypatch):
     FakeNvml(("A", "B"), failing=["nvmlDeviceGetPowerUsage"]).answer(monkeypatch, "1,0")
     sampler = Sampler(os.getpid(), num_gpus=1)
     sampler.sample()
-    gpu = {name: values for name, values in sampler.series().values.items() if name.startswith("gpu_")}
-    assert gpu == {
-        "gpu_0_memory_mb": [3000.0],
-        "gpu_0_utilization_percent": [87],
-        "gpu_0_power_w": [None],
-        "gpu_0_temperature_c": [61],
-        "gpu_0_energy_j": [1235.567],
-        "gpu_0_throttled": [1.0],
-        "gpu_0_sm_clock_mhz": [1410],
-    }
+    seen = {name: value for name, (value,) in sampler.series().values.items() if name.startswith("gpu_")}
+    expected = {"memory_mb": 3000.0, "utilization_percent": 87, "power_w": None, "temperature_c": 61}
+    expected |= {"energy_j": 1235.567, "throttled": 1.0, "sm_clock_mhz": 1410}
+    assert seen == {f"gpu_0_{name}": value for name, value in expected.items()}
