@@ -15,32 +15,10 @@ from honest.networks import CLASSES, WIDTH, Plain, having
 from own_modules import made
 
 
-class Data(pl.LightningDataModule):
-    """Vectors, or tokens, and what they should become; each batch is a tuple or a mapping."""
-
-    def __init__(self, batch_size=1, tokens=False, same=False, mapping=False):
-        super().__init__()
-        self.batch_size, self.tokens, self.same, self.mapping = batch_size, tokens, same, mapping
-
-    def train_dataloader(self):
-        generator = torch.Generator().manual_seed(1)
-        inputs = torch.randn(64, WIDTH, generator=generator)
-        targets = inputs[:, :CLASSES].clone()
-        if self.tokens:
-            inputs = torch.randint(100, (64, 8), generator=generator)
-        if self.same:
-            inputs = torch.full_like(inputs, 7)
-        rows = TensorDataset(inputs, targets)
-        rows = [{"x": x, "target": target} for x, target in rows] if self.mapping else rows
-        return DataLoader(rows, batch_size=self.batch_size, drop_last=True)
-
-    predict_dataloader = train_dataloader
-
-
 class Numbers(IterableDataset):
     """Tells more samples than it gives, as an estimate may; or does not know how many there are."""
 
-    def __init__(self, num, told):
+    def __init__(self, num, told=None):
         self.num, self.told = num, told
 
     def __len__(self):
@@ -53,13 +31,25 @@ class Numbers(IterableDataset):
             yield torch.full((WIDTH,), float(number % 7)), torch.zeros(CLASSES)
 
 
-class Stream(pl.LightningDataModule):
-    def __init__(self, batch_size=1, num=70, told=None):
+class Data(pl.LightningDataModule):
+    """Vectors, or tokens, and what they should become; each batch is a tuple or a mapping. Or a stream of numbers."""
+
+    def __init__(self, batch_size=1, tokens="", mapping=False, stream=()):
         super().__init__()
-        self.batch_size, self.rows = batch_size, Numbers(num, told)
+        self.batch_size, self.tokens, self.mapping, self.stream = batch_size, tokens, mapping, stream
 
     def train_dataloader(self):
-        return DataLoader(self.rows, batch_size=self.batch_size)
+        if self.stream:
+            return DataLoader(Numbers(*self.stream), batch_size=self.batch_size)
+        inputs = torch.randn(64, WIDTH, generator=torch.Generator().manual_seed(1))
+        targets = inputs[:, :CLASSES].clone()
+        if self.tokens:
+            inputs = torch.randint(7, 8 if self.tokens == "the same" else 100, (64, 8))
+        rows = TensorDataset(inputs, targets)
+        rows = [{"x": x, "target": target} for x, target in rows] if self.mapping else rows
+        return DataLoader(rows, batch_size=self.batch_size, drop_last=True)
+
+    predict_dataloader = train_dataloader
 
 
 class Lit(pl.LightningModule):

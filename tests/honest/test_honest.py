@@ -136,11 +136,11 @@ HONEST = [
     honest("Doubles", precisions="fp64 fp32"),
     module("Lit", modes="infer train", quick="infer"),
     module("Lit", trainer=TrainerSettings(accumulate_grad_batches=4), note="accumulates"),
-    module("Lit", data="Stream", note="stream"),
+    module("Lit", data_args={"stream": [70]}, note="stream"),
     module("TakesNoWarning", modes="infer train", quick="train"),
     module("Lit", modes="infer", batch_size=1, note="one sample"),
-    module("Embeds", modes="infer", batch_size=1, data_args={"tokens": True}),
-    module("Embeds", modes="infer", data_args={"tokens": True, "same": True}, note="the same"),
+    module("Embeds", modes="infer", batch_size=1, data_args={"tokens": "drawn"}),
+    module("Embeds", modes="infer", data_args={"tokens": "the same"}, note="the same"),
     module("Gan", quick="train"),
     module("AccumulatesByHand", quick="train"),
     module("FineTunes"),
@@ -192,8 +192,8 @@ def cell_of(row):
     more = dict(row.more)
     spec = {name: more.pop(name) for name in ("factory", "learning_rate") if name in more}
     if row.target.startswith("modules."):
-        spec["library"], target = Library.lightning, path(f"modules.{more.pop('data', 'Data')}")
-        data = DataSpec(name=MODULE, target=target, args=more.pop("data_args", {}))
+        spec["library"] = Library.lightning
+        data = DataSpec(name=MODULE, target=path("modules.Data"), args=more.pop("data_args", {}))
         more.setdefault("trainer", TrainerSettings())
     else:
         spec |= {"library": Library.custom, "output": ModelOutput.any, "optimizer": "adam"}
@@ -254,7 +254,7 @@ def test_a_user_hears_of_an_accident(hosts, tmp_path, row):
 
 @pytest.mark.parametrize(("num", "told"), [(20, 40), slow(7, 30), slow(20, 22), slow(64, 80)])
 def test_a_loader_that_gives_less_than_it_tells_is_counted_as_it_gives(hosts, tmp_path, num, told):
-    more = {"data": "Stream", "data_args": {"num": num, "told": told}, "batch_size": 4}
+    more = {"data_args": {"stream": [num, told]}, "batch_size": 4}
     outcome = hosts.run(cell_of(Row("modules.Lit", "train", Precision.fp32, "", more)), tmp_path)
     assert (outcome.status, outcome.reason) == (Status.ok, None)
     # Each epoch ends with a batch of num % 4 samples, if that is not 0.

@@ -1,4 +1,4 @@
-"""Sweeps through the Slurm that `make cluster-up` starts: real daemons, real jobs, real cells."""
+"""Sweeps through the Slurm that `make cluster-up` starts, and through Ray: real daemons, real jobs, real cells."""
 
 import json
 import re
@@ -6,10 +6,14 @@ import signal
 
 import pytest
 
+from accelbench.cluster.controller import engine_of
+from accelbench.errors import UserError
+from accelbench.settings.config import Executor, ExecutorConfig, RayConfig
 from cluster import servers
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
 SLURM = "executor=slurm"
+RAY = ["executor=ray", "executor.ray.address=local"]
 # The nodes are on one machine: with one lock for both, their jobs would take turns.
 TWO_NODES = (SLURM, "executor.slurm.nodes=2", 'executor.slurm.setup=["export ACCELBENCH_LOCK=$SLURMD_NODENAME"]')
 
@@ -40,16 +44,30 @@ def test_a_sweep_over_two_nodes_has_the_records_and_the_plan_of_a_local_one(comm
     assert " of Slurm (" not in again
 
 
-def test_ctrl_c_cancels_the_jobs_and_keeps_what_was_measured(commands):
-    words = [SLURM, "batch_size=1,2,4,8"]
-    process = commands.start_and_measure(*words)
-    process.send_signal(signal.SIGINT)
-    assert "Cancelling 1 job" in commands.end(process, status=130)
-    commands.until(lambda: not commands.jobs())
+def test_a_sweep_over_ray_has_a_record_for_each_cell_and_listens_on_the_loopback_only(commands):
+    words = [*RAY, "batch_size=1,2", "precision=fp32,bf16"]
+    process = commands.start(*words)
+    commands.until(commands.files)
+    sockets = [line.split() for line in commands.run("ss", "-Hltnp").splitlines()]
+    of_ray = [words[3] for words in sockets if any(name in words[-1] for name in ("gcs_server", "raylet", "ray::"))]
+    assert "4 ok" in commands.end(process)
+    assert of_ray
+    assert {address.rpartition(":")[0] for address in of_ray} <= {"127.0.0.1", "[::1]", "[::ffff:127.0.0.1]"}
+    assert all("OMP_NUM_THREADS" not in record["environment"]["variables"] for record in commands.records(4))
+    assert "4 of 4 cells have their record already" in commands.sweep(*words)
+
+
+@pytest.mark.parametrize(("words", "end"), [([SLURM], signal.SIGINT), (RAY, signal.SIGINT), (RAY, signal.SIGKILL)])
+def test_the_jobs_end_with_their_controller_and_the_next_start_goes_on(commands, words, end):
+    process = commands.start_and_measure(*words, "batch_size=1,2,4,8")
+    process.send_signal(end)
+    assert process.wait(60) == (130 if end == signal.SIGINT else -end)
+    assert end == signal.SIGKILL or "Cancelling " in process.log.read_text()
+    commands.until(lambda: not commands.jobs() and "ray::accelbench" not in commands.run("ps", "-eo", "args"))
     kept = commands.files()
     assert 1 <= len(kept) < 4
     assert all(json.loads(content)["status"] == "ok" for content in kept.values())  # what was cut off is no killed cell
-    commands.sweep(*words, "window.measure_s=2")
+    commands.sweep(*words, "batch_size=1,2,4,8", "window.measure_s=2")
     commands.records(4)
     assert kept.items() <= commands.files().items()
 
@@ -100,3 +118,12 @@ def test_a_request_that_slurm_refuses_is_a_message(commands):
     problem = "sbatch: error: Batch job submission failed: Invalid partition name specified"
     assert f"executor=slurm: Slurm refuses the job: {problem}" in text
     assert "Traceback" not in text
+
+
+@pytest.mark.usefixtures("variables")
+def test_one_process_can_use_ray_again_and_without_an_address_starts_none():
+    local = ExecutorConfig(name=Executor.ray, ray=RayConfig(address="local"))
+    for _ in range(2):
+        engine_of(local).close()
+    with pytest.raises(UserError, match=r"executor\.ray\.address=auto: no Ray cluster at this address"):
+        engine_of(ExecutorConfig(name=Executor.ray))
