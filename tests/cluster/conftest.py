@@ -17,7 +17,6 @@ PATIENCE_S = 150.0
 
 @pytest.fixture(scope="session")
 def variables(request, tmp_path_factory):
-    """The environment of the commands, with the servers' addresses and a cache of their own."""
     if not servers.FOLDER.exists():
         end = pytest.fail if request.config.getoption("markexpr") == "cluster" else pytest.skip
         end("these tests need the servers that `make cluster-up` starts")
@@ -31,7 +30,6 @@ class Commands:  # runs accelbench and Slurm's commands in a folder
         self.started = []
 
     def start(self, *words, out="runs/it"):
-        """Starts a sweep; returns its process."""
         log = self.folder / f"log-{len(self.started)}"
         command = [sys.executable, "-m", "accelbench.cli", *WORDS, f"out={out}", *words]
         with log.open("w") as file:
@@ -48,7 +46,6 @@ class Commands:  # runs accelbench and Slurm's commands in a folder
         return process
 
     def end(self, process, status=0):
-        """Waits for the end of a sweep; returns what it has printed."""
         ended_with = process.wait(PATIENCE_S)
         text = process.log.read_text()
         assert ended_with == status, text
@@ -63,7 +60,6 @@ class Commands:  # runs accelbench and Slurm's commands in a folder
         return done.stdout
 
     def files(self):
-        """Name -> content of the records."""
         return {path.name: path.read_bytes() for path in self.out.glob("*-*.json")}
 
     def records(self, num):
@@ -77,11 +73,9 @@ class Commands:  # runs accelbench and Slurm's commands in a folder
         return records
 
     def jobs(self):
-        """Job -> its state, of all that have not ended."""
         return dict(line.split() for line in self.run("squeue", "--noheader", "--format=%i %T").splitlines())
 
     def until(self, condition):
-        """Waits for it; returns what it gives."""
         deadline = time.monotonic() + PATIENCE_S
         while not (value := condition()):
             assert time.monotonic() < deadline, "".join(process.log.read_text() for process in self.started)

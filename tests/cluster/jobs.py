@@ -1,5 +1,3 @@
-"""An engine whose jobs are processes of this machine, and what such a process runs."""
-
 import os
 import subprocess
 import sys

@@ -25,7 +25,6 @@ PATIENCE_S = 60.0
 
 
 def up() -> None:
-    """Starts the daemons, and waits until they answer."""
     if os.geteuid() != 0 or not Path("/etc/debian_version").exists():
         sys.exit("make cluster-up: starts Slurm, so it needs root on Debian; nothing was changed")
     if any(shutil.which(name) is None for name in PROGRAMS):
@@ -57,12 +56,10 @@ def up() -> None:
 
 
 def _start(*command: str) -> None:
-    """Starts a daemon, which goes to the background by itself."""
     subprocess.run(command, check=True, env=os.environ | ENVIRONMENT, cwd="/")
 
 
 def down() -> None:
-    """Ends the daemons and what they have started, and removes their files."""
     groups = set()
     for path in FOLDER.glob("*.pid"):
         with contextlib.suppress(ProcessLookupError):

@@ -1,5 +1,3 @@
-"""Sweeps by jobs that are real processes, of the engine that fails as told (`fakes`)."""
-
 import contextlib
 import dataclasses
 import io

@@ -68,5 +68,4 @@ def project(tmp_path, monkeypatch):
 
 
 def ask_for(source, key="source"):
-    """Has the current folder's params.yaml ask for a source."""
     Path("params.yaml").write_text(f"suites: {{}}\ndata: {{mnist: {{{key}: {source}}}}}\n")

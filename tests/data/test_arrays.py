@@ -1,5 +1,3 @@
-"""Prepared data sets: their arrays and their manifest."""
-
 import hashlib
 import json
 
@@ -16,7 +14,6 @@ IMAGES = "train_images.npy"
 
 
 def make(folder, **values):
-    """Writes a little data set and returns its digest."""
     folder.mkdir(exist_ok=True)
     for number, split in enumerate(SPLITS):
         labels = np.arange(5, dtype=np.uint8) % 2

@@ -23,7 +23,6 @@ class Handler(SimpleHTTPRequestHandler):  # serves files; `breaks_at` says where
 
 @pytest.fixture
 def mirror(small, monkeypatch):
-    """A web server over the small set's files; gives its address."""
     monkeypatch.setenv("no_proxy", "127.0.0.1")
     with ThreadingHTTPServer(("127.0.0.1", 0), partial(Handler, directory=small.folder)) as server:
         threading.Thread(target=server.serve_forever, args=[0.01]).start()

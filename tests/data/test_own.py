@@ -1,5 +1,3 @@
-"""Data of the user's own: which files are read, when they are read again, and what is refused."""
-
 import numpy as np
 import pytest
 
@@ -31,7 +29,6 @@ def prepared(tmp_path):
 
 @pytest.fixture
 def pictures(tmp_path):
-    """Five pictures of each of three classes, each class of another brightness."""
     for index, name in enumerate(["Apples", "bee", "cat 1"]):
         for number in range(5):
             write(tmp_path / "pictures" / name / f"dog.{number}.png", plain(100 * index + number))

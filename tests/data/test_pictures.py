@@ -23,7 +23,6 @@ def jpeg(seed):
 
 @pytest.fixture
 def photos(tmp_path):
-    """Ten of each class."""
     for number in range(20):
         write(tmp_path / "photos" / "PetImages" / ("Cat", "Dog")[number % 2] / f"{number}.jpg", jpeg(number))
     return tmp_path / "photos"

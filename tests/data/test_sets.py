@@ -1,5 +1,3 @@
-"""The data sets: where their files are looked for, what is refused, and the real files where they are at hand."""
-
 import os
 import pickle
 import tarfile

@@ -17,7 +17,6 @@ def installed(allocator):
 
 
 def ran(variables):
-    """What a new process with these variables says that it has."""
     plain = {name: value for name, value in os.environ.items() if name not in ("LD_PRELOAD", "GLIBC_TUNABLES")}
     env = {**plain, **variables, "PYTHONPATH": os.pathsep.join(sys.path)}
     done = subprocess.run([sys.executable, "-c", TELL], env=env, capture_output=True, text=True, check=True)

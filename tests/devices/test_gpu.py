@@ -7,7 +7,6 @@ from .fakes import FakeNvml
 
 @pytest.fixture
 def look(tmp_path):
-    """A function that reports on the GPU beside a torch of this CUDA."""
 
     def look(cuda="12.8"):
         (tmp_path / "version.py").write_text(f"__version__ = '2.9.0'\ncuda: Optional[str] = {cuda!r}\nhip = None\n")

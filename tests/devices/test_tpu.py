@@ -5,7 +5,6 @@ from accelbench.devices import packages, tpu
 
 @pytest.fixture
 def look(root, tmp_path, monkeypatch):
-    """A function that reports on the TPU of a machine with these PCI devices and nodes, and with torch_xla."""
     monkeypatch.setattr(packages, "folder", {"torch_xla": tmp_path / "torch_xla"}.get)
 
     def look(devices, nodes=()):

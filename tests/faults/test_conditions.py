@@ -1,5 +1,3 @@
-"""The commands under odd conditions: other users, folders that can't be written, odd paths, streams and variables."""
-
 import os
 import shutil
 import subprocess
@@ -66,7 +64,6 @@ def as_nobody():
 
 
 def give(path, user):
-    """Makes `path`, and what is below it, the user's."""
     for each in [path, *path.rglob("*")]:
         os.chown(each, user, user)
 

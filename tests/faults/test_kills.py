@@ -51,7 +51,6 @@ class Bed:  # a project and a temporary folder, both in `watched`, and sweeps in
         self.scratch.mkdir()
 
     def start(self, *words, out="runs/faults"):
-        """Starts a command, and waits until it begins."""
         job = {"words": words or ["run", f"out={out}"], "out": out, "tracking": self.tracking}
         job |= {"num": NUM_CELLS, "timeout_s": 3.0}
         variables = {name: value for name, value in os.environ.items() if name != "MLFLOW_TRACKING_URI"}
@@ -67,7 +66,6 @@ class Bed:  # a project and a temporary folder, both in `watched`, and sweeps in
         return process
 
     def end(self, process, codes=(0,)):
-        """Waits for the end of a command."""
         code, printed = process.wait(PATIENCE_S), process.output.read_text(errors="replace")
         assert code in codes, printed
         assert "Traceback" not in printed
@@ -171,7 +169,6 @@ def disturb(bed, sweep, kills, generator):
 
 
 def test_a_sweep_survives_kills_of_all_its_processes(tmp_path, capsys):
-    """It is started again until it is complete, and then anew, until all kills are done."""
     generator = random.Random(SEED)
     kills = [kill for kill, num in KILLS.items() for _ in range(num)]
     generator.shuffle(kills)

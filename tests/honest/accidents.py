@@ -31,7 +31,6 @@ def overflows(output, batch):
 
 
 def of_another(parameters, lr):
-    """Has the weights of a network that was made before."""
     return torch.optim.Adam(Plain().parameters(), lr=lr)
 
 
@@ -64,9 +63,7 @@ class KeepsFeatures(Deep):  # keeps the features of the first batch of each new 
         return self.head(x + self.features(x))
 
 
-class KeepsOneSize(KeepsFeatures):
-    """Keeps those of the first batch only; other sizes are computed, as beside a captured graph."""
-
+class KeepsOneSize(KeepsFeatures):  # those of the first batch; other sizes are computed, as beside a captured graph
     def features(self, x):
         is_other = self.kept is not None and self.kept.shape != x.shape
         return self.body(x) if is_other else super().features(x)
@@ -98,9 +95,7 @@ KeepsClasses = having(KeepsFeatures, lambda self, x: (self.head(x), self.feature
 
 
 class StaysInTraining(having(Plain, norm=lambda: nn.BatchNorm1d(WIDTH))):
-    """Its norm uses the statistics of each batch in inference, since train() forgets its argument."""
-
-    def train(self, mode=True):
+    def train(self, mode=True):  # its norm uses the statistics of each batch in inference
         return super().train()
 
     def forward(self, x):
@@ -113,9 +108,7 @@ class AllFrozen(Plain):
         self.requires_grad_(False)
 
 
-class StaysInEval(having(Plain, drop=lambda: nn.Dropout(0.5))):
-    """A validation between the steps leaves it in evaluation mode."""
-
+class StaysInEval(having(Plain, drop=lambda: nn.Dropout(0.5))):  # as after a validation between the steps
     def forward(self, x):
         self.eval()
         return self.head(self.drop(self.body(x)))

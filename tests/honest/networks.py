@@ -70,7 +70,6 @@ def num_sequences(batch):
 
 
 def energy(output, batch):
-    """The mean square of all numbers in the output."""
     parts = [leaf for leaf in tree_leaves(output) if isinstance(leaf, Tensor)]
     return sum(part.abs().square().mean() for part in parts if part.is_floating_point() or part.is_complex())
 

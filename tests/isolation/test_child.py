@@ -1,5 +1,3 @@
-"""The outcomes of exceptions. Most tests run in this process; those with a framework run in the process of a cell."""
-
 import json
 import os
 import runpy

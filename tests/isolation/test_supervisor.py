@@ -1,5 +1,3 @@
-"""The host and the processes of cells: cells that end in all ways, on one or several devices."""
-
 import json
 import re
 import signal

@@ -58,7 +58,6 @@ def sample_step(process):
 
 
 def total(series, name):
-    """Each value of a rate times the length of its interval, added up."""
     lengths = [after - before for before, after in itertools.pairwise(series.t_s)]
     return sum(value * s for value, s in zip(series.values[name][1:], lengths, strict=True) if value is not None)
 

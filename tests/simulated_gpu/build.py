@@ -18,7 +18,6 @@ def headers() -> list[Path]:
 
 
 def why_not() -> str | None:
-    """Why it can't be built here; None if it can."""
     if shutil.which("gcc") is None:
         return "needs gcc"
     if packages.cuda_of_torch() is None or not all(map(Path.exists, headers())):

@@ -1,5 +1,3 @@
-"""Cells on a simulated GPU, through the command line."""
-
 import pytest
 
 from marks import slow

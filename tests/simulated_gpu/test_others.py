@@ -1,5 +1,3 @@
-"""Who else uses the GPUs."""
-
 import os
 from pathlib import Path
 
