@@ -52,7 +52,7 @@ def columns() -> str:
     same = []
     rows = []
     for each in declared(Cell):
-        if each.texts.column:
+        if each.column:
             setting = each.path if each.path in names else by_field[each.path.rpartition(".")[2]]
             if setting == each.column:
                 same.append(setting)

@@ -35,7 +35,8 @@ def hold_measuring(waiting: Callable[[str], None], patience_s: float | None = No
 
     Raises BusyError if the lock is not free after `patience_s`.
     """
-    address = _address()
+    # The name of a socket has at most 107 bytes.
+    address = f"\0accelbench-measuring-{os.environ.get(VARIABLE, '')[-80:]}"
     patience_s = math.inf if patience_s is None else patience_s
     began_s = time.monotonic()
     is_told = False
@@ -53,10 +54,6 @@ def hold_measuring(waiting: Callable[[str], None], patience_s: float | None = No
             time.sleep(RETRY_S)
         server.listen(socket.SOMAXCONN)
         yield
-
-
-def _address() -> str:
-    return f"\0accelbench-measuring-{os.environ.get(VARIABLE, '')[-80:]}"  # the name of a socket has at most 107 bytes
 
 
 def _bind(server: socket.socket, address: str) -> bool:

@@ -58,7 +58,7 @@ MAX_OPERATORS = 3  # number of operators named in a row: the operators that take
 # second of a steady state would include the warm-up.
 POWER_AVERAGED_S = 1.0
 # The settings whose declarations give them a column.
-DECLARED = tuple(setting for setting in declared(Cell) if setting.texts.column)
+DECLARED = tuple(setting for setting in declared(Cell) if setting.column)
 
 # Column -> the sampler's series; the column has its mean over the steady state. A GPU's series are of the whole card.
 SERIES = {
@@ -486,12 +486,6 @@ def limit_text(row: Row) -> str:
     return f"p{row['limit_percentile']:g} at most {row['limit_ms']:g} ms"
 
 
-def missed_text(row: Row) -> str:
-    """The share of requests that missed the limit, such as `87 % of requests missed it`."""
-    share = row["miss_share"] or 0.0
-    return f"{significant(round(100 * share, 3), 2)} % of requests missed it"
-
-
 def served_text(row: Row) -> str:
     """Returns the result of a cell in words, such as `50 requests/s, p99 23.1 ms, sure pass: p99 at most 50 ms`.
 
@@ -508,6 +502,7 @@ def served_text(row: Row) -> str:
     if row["request_p99_ms"] is not None:
         words.append(f"p99 {significant(row['request_p99_ms'])} ms")
     if row["verdict"]:
-        why = f" ({missed_text(row)})" if row["verdict"] == Verdict.unknown else ""
+        percent = significant(round(100 * (row["miss_share"] or 0.0), 3), 2)
+        why = f" ({percent} % of requests missed it)" if row["verdict"] == Verdict.unknown else ""
         words.append(f"{row['verdict']}: {limit_text(row)}{why}")
     return ", ".join(words)

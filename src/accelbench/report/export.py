@@ -76,7 +76,7 @@ def published(sweeps: Iterable[Sweep]) -> list[Published]:
         for metric in METRICS:
             value = cell.number(metric.column)
             if value is not None:
-                low, high = (_bound(cell, f"{metric.column}_{end}") for end in ("low", "high"))
+                low, high = (cell.row.get(f"{metric.column}_{end}") for end in ("low", "high"))
                 raw = [process.number(metric.column) for process in processes]
                 known = [number for number in raw if number is not None]
                 found.append(Published(names[id(cell)], metric, value, low, high, known, cell))
@@ -88,10 +88,6 @@ def published(sweeps: Iterable[Sweep]) -> list[Published]:
                 name = names[id(setting.cell)]
                 found.append(Published(name, TO_TARGET, setting.median_s, low, high, setting.times, setting.cell))
     return found
-
-
-def _bound(cell: MeasuredCell, column: str) -> float | None:
-    return cell.number(column) if column in cell.row else None
 
 
 def _names(cells: Sequence[MeasuredCell]) -> dict[int, str]:

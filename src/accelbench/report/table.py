@@ -48,9 +48,9 @@ def count(value: Value) -> Entry:
     return Entry(exact(known), known)
 
 
-def percent(share: Value) -> Entry:
+def percent(share: Value, digits: int = 3) -> Entry:
     """An entry that shows a share of 1 in percent."""
-    return number(100 * float(share) if share is not None else None)
+    return number(100 * float(share) if share is not None else None, digits)
 
 
 @dataclass(frozen=True)
@@ -157,27 +157,18 @@ BEST_NOTE = (
 Choice = tuple[Job, MeasuredCell, str]
 
 
-def _half_width(cell: MeasuredCell) -> Entry:
-    width = relative_half_width(cell.row)
-    return number(None if width is None else 100 * width, 2)
-
-
-def _num_doubts(cell: MeasuredCell) -> int | None:
-    return len(warnings_of(cell.row)) or None
-
-
 # Figures of a cell.
 FIGURES: list[Column[MeasuredCell]] = [
     Column("samples/s", lambda cell: None if cell.cell.mode == Mode.generate else cell.speed, number),
     Column("tokens/s", "tokens_per_s", number),
-    Column("± (%)", _half_width),
+    Column("± (%)", lambda cell: relative_half_width(cell.row), lambda share: percent(share, 2)),
     Column("first token (ms)", "ttft_ms", number),
     Column("a token (ms)", "tpot_p50_ms", number),
     Column("p50 (ms)", "latency_p50_ms", number),
     Column("J/sample", "energy_j_per_sample", number),
     Column("cost of a million", "cost_per_million_samples", number),
     Column("bound by", lambda cell: cell.row["bound"]),
-    Column("doubts", _num_doubts, count),
+    Column("doubts", lambda cell: len(warnings_of(cell.row)) or None, count),
 ]
 BEST: list[Column[Choice]] = [
     Column("what", lambda choice: choice[0].what),

@@ -12,7 +12,7 @@ from accelbench.schema import record as record_file
 from accelbench.schema.measurement import Environment
 from accelbench.schema.plan_file import PlanFile
 from accelbench.schema.record import SCHEMA_VERSION, Record
-from accelbench.schema.setting import KEY
+from accelbench.schema.setting import HELP
 
 DRAFT = "http://json-schema.org/draft-07/schema#"
 REFERENCE = "#/definitions/{name}"
@@ -52,8 +52,8 @@ def _definitions(*classes: Any) -> dict[str, Schema]:
             continue
         part["additionalProperties"] = is_typeddict(CLASSES[name])
         for field in getattr(CLASSES[name], "__dataclass_fields__", {}).values():
-            if KEY in field.metadata:
-                part["properties"][field.name]["description"] = field.metadata[KEY].help
+            if HELP in field.metadata:
+                part["properties"][field.name]["description"] = field.metadata[HELP]
         for field in part["properties"].values():
             for kind in field.get("anyOf", ()):
                 if "prefixItems" in kind:  # a word of later drafts

@@ -10,21 +10,15 @@ from dataclasses import MISSING, dataclass
 from functools import cached_property
 from typing import Any, get_args, get_type_hints
 
-KEY = "setting"  # the key of a `Setting` in the metadata of a field
+HELP = "help"  # the key of a setting's meaning in the metadata of a field
 
 
-@dataclass(frozen=True, kw_only=True)
-class Setting:
-    """The texts of a setting."""
+def setting(default: Any = MISSING, help: str = "", *, factory: Any = MISSING, column: bool | str = False) -> Any:
+    """Declares a field of a dataclass that is a setting. `help` is its meaning.
 
-    help: str  # meaning of the setting
-    # whether the setting is a column of cells.csv and a parameter in MLflow. A text is the name of that column.
-    column: bool | str = False
-
-
-def setting(default: Any = MISSING, help: str = "", *, factory: Any = MISSING, **texts: Any) -> Any:
-    """Declares a field of a dataclass that is a setting. `texts` are the remaining fields of `Setting`."""
-    metadata = {KEY: Setting(help=help, **texts)}
+    If `column`, the setting is a column of cells.csv and a parameter in MLflow. A text is the name of that column.
+    """
+    metadata = {HELP: help, "column": column}
     return dataclasses.field(default=default, default_factory=factory, metadata=metadata)
 
 
@@ -34,16 +28,13 @@ class Declared:
 
     path: str  # dotted name, from the dataclass that was searched
     kind: Any  # type, with the range of values
-    field: "dataclasses.Field[Any]"  # field with the default and the `Setting`
-
-    @property
-    def texts(self) -> Setting:
-        texts: Setting = self.field.metadata[KEY]
-        return texts
+    field: "dataclasses.Field[Any]"  # field with the default
 
     @cached_property
     def column(self) -> str:
-        return self.texts.column if isinstance(self.texts.column, str) else self.field.name
+        """The name of the setting's column. Empty if the setting is no column."""
+        column = self.field.metadata["column"]
+        return self.field.name if column is True else column or ""
 
     def value(self, whole: Any) -> Any:
         """Returns the setting's value in `whole`, such as a cell. Returns None if the setting's section is None."""
@@ -58,7 +49,7 @@ def declared(kind: Any, prefix: str = "") -> Iterator[Declared]:
     for field in dataclasses.fields(kind):
         kinds = (hints[field.name], *get_args(hints[field.name]))
         inner = [inner_kind for inner_kind in kinds if dataclasses.is_dataclass(inner_kind)]
-        if KEY in field.metadata:
+        if HELP in field.metadata:
             yield Declared(path=prefix + field.name, kind=hints[field.name], field=field)
         elif inner:
             yield from declared(inner[0], f"{prefix}{field.name}.")

@@ -24,7 +24,7 @@ from accelbench.schema.cell import (
     TrainerSettings,
 )
 from accelbench.schema.serialize import AtLeastOne, Count, NotNegative
-from accelbench.schema.setting import Declared, declared, setting
+from accelbench.schema.setting import HELP, Declared, declared, setting
 
 MISSING: Any = "???"  # OmegaConf's mark for a value that a file in conf/ must set
 GROUP = "group"  # key of a field's metadata
@@ -280,7 +280,7 @@ def _about(setting: Declared) -> About:
             kinds.append(KINDS.get(part) or (LIST if get_origin(part) in (list, tuple) else MAPPING))
     return About(
         name=setting.path,
-        meaning=setting.texts.help,
+        meaning=field.metadata[HELP],
         choices=choices,
         kind=" or ".join(kinds),
         default=None if default in (NO_DEFAULT, MISSING) else default,

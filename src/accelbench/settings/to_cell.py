@@ -145,7 +145,7 @@ def cell_and_options(run: RunConfig) -> tuple[Cell, SweepOptions]:
         data=_taken(DataSpec, run.data),
         xla_processes=run.engine.xla_processes,
         options=_taken(Options, run),
-        keras=_keras(run),
+        keras=_taken(KerasSettings, run.engine) if run.engine.name == Engine.keras else None,
         trainer=run.trainer if run.model.library == Library.lightning else None,
     )
     return cell, options
@@ -166,11 +166,6 @@ def _learning_rate(run: RunConfig) -> float:
     ratio = run.batch_size / model.batch_size
     factor = ratio if run.optimizer.scale == LrScale.linear else math.sqrt(ratio)
     return float(f"{model.learning_rate * factor:.6g}")
-
-
-def _keras(run: RunConfig) -> KerasSettings | None:
-    """Returns the settings of Keras, or None for other engines."""
-    return _taken(KerasSettings, run.engine) if run.engine.name == Engine.keras else None
 
 
 def _without_unused(run: RunConfig) -> RunConfig:

@@ -244,7 +244,7 @@ def _params(record: Record) -> dict[str, str]:
     for path, text in flat(record.cell.settings()).items():
         setting = settings.get(path)
         name = path.removesuffix(".name")  # `model` is `model.name`
-        if setting and setting.texts.column:
+        if setting and setting.column:
             name = setting.column
         default = setting.field.default if setting else MISSING
         if name in PARAMS or (text != "null" and (default is MISSING or text != canonical_json(default))):

@@ -7,10 +7,10 @@ from contextlib import suppress
 from functools import partial
 from typing import Any
 
-import torch
 from torch import nn
 
 from accelbench.engines.lightning.trainer import Endless
+from accelbench.engines.pytorch.own_batches import BaseWorkload
 from accelbench.engines.pytorch.precision import seed_generators
 from accelbench.engines.pytorch.structure import copied, varied
 from accelbench.engines.targets import check_call, import_path, lightning_package
@@ -27,7 +27,7 @@ INFERENCE_LOADERS = {
 }
 
 
-class UserModule:
+class UserModule(BaseWorkload):
     """The user's LightningModule and its data. A `pytorch.engine.Run` uses this object as its workload and its task.
 
     Raises UserError if the user's class does not extend Lightning's class, or if it lacks a method that the cell needs.
@@ -38,6 +38,7 @@ class UserModule:
     batch_of_step: Any = None  # a batch in host memory, after the module's hooks: copies of the module run no hooks
 
     def __init__(self, cell: Cell) -> None:
+        self.task = self
         self.cell = cell
         self.trains = cell.mode == Mode.train
         self.flag = f"model.target={cell.model.definition}"  # the name of the module in messages
@@ -84,15 +85,6 @@ class UserModule:
         if not self.predicts:
             self.module.predict_step = partial(_forward, self.module)
 
-    @property
-    def task(self) -> "UserModule":
-        """The task, which runs the module. This object is both the workload and the task."""
-        return self
-
-    def task_in(self, dtype: torch.dtype) -> "UserModule":
-        """Returns the task for weights of `dtype`. This is the same object for every dtype."""
-        return self
-
     def infer(self, module: Any, batch: Any) -> Any:
         """Runs a module on a batch in inference and returns its output."""
         if not self.predicts:
@@ -111,12 +103,6 @@ class UserModule:
         """
         other = varied(self.batch_of_step)
         return (self.example(), False) if other is None else (other, True)
-
-    def check_first(self, output: object) -> None:
-        """Accepts any output."""
-
-    def tokens_per_sample(self) -> None:
-        """Returns None, because the tokens of a user's module are not counted."""
 
     def notes(self) -> Iterator[str]:
         """Yields notes on the user's data, and on the methods of the user's module that ran."""

@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
+from torch.amp.grad_scaler import GradScaler
 from torch.nn import functional
 from torch.optim import SGD, Adam, AdamW, Optimizer
 
 from accelbench.engines.images import optimizer_named
 from accelbench.engines.pytorch.backends import Backend
-from accelbench.engines.pytorch.precision import scaler_of, step_context
+from accelbench.engines.pytorch.precision import step_context
 from accelbench.engines.pytorch.structure import mapped, tensors_in
 from accelbench.engines.targets import check_call, import_path
 from accelbench.errors import UnsupportedError, UserError
@@ -150,7 +151,9 @@ class Program:
     def __post_init__(self) -> None:
         torch_type = self.backend.torch_type
         self.context = step_context(self.precision, torch_type)
-        self.scaler = None if self.optimizer is None else scaler_of(self.precision, torch_type)
+        # Scales the loss in fp16_mixed, where small gradients would become 0.
+        scales = self.optimizer is not None and self.precision == Precision.fp16_mixed
+        self.scaler = GradScaler(torch_type) if scales else None
 
 
 class InferStep:

@@ -3,7 +3,6 @@
 This file contains workloads on images. `own_batches` and `generate` contain the other workloads.
 """
 
-from collections.abc import Iterator
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
@@ -14,12 +13,12 @@ from torch import Tensor, nn
 
 from accelbench.data.arrays import load_split
 from accelbench.engines.images import input_of, is_random, unseen_images
-from accelbench.engines.pytorch import structure, zoo
+from accelbench.engines.pytorch import zoo
 from accelbench.engines.pytorch.backends import Backend
 from accelbench.engines.pytorch.feed import DrawnFeed, Feed, feed_of
 from accelbench.engines.pytorch.generate import GenerateWorkload
 from accelbench.engines.pytorch.module import ImageTask
-from accelbench.engines.pytorch.own_batches import OwnWorkload, TransformersWorkload
+from accelbench.engines.pytorch.own_batches import BaseWorkload, OwnWorkload, TransformersWorkload
 from accelbench.engines.pytorch.precision import STORED_DTYPES, seed_generators
 from accelbench.engines.pytorch.ranks import Ranks
 from accelbench.engines.pytorch.structure import mapped
@@ -30,10 +29,10 @@ from accelbench.schema.cell import Cell, Library, Mode, ModelOutput, Pipeline
 NUM_EXAMPLES = 2  # different images in an example batch
 
 
-class Images:
+class Images(BaseWorkload):
     """A network on random images or on the images of a data set. The methods return batches in host memory."""
 
-    joined = staticmethod(structure.joined)
+    task: ImageTask
 
     def __init__(self, cell: Cell, data_folder: Path, backend: Backend, ranks: Ranks) -> None:
         self.cell = cell
@@ -105,16 +104,7 @@ class Images:
         return ((inputs, torch.randint(self.num_classes, (self.num_samples,))) if self.trains else (inputs,)), True
 
     def task_in(self, dtype: torch.dtype) -> ImageTask:
-        """The task for a network whose weights have `dtype`."""
         return replace(self.task, dtype=dtype)
-
-    def tokens_per_sample(self) -> float | None:
-        """Returns the mean number of tokens per sample. Returns None if tokens are not counted."""
-        return None
-
-    def notes(self) -> Iterator[str]:
-        """Yields no notes."""
-        yield from ()
 
 
 Workload = Images | OwnWorkload

@@ -242,11 +242,32 @@ def _arguments(network: nn.Module) -> tuple[list[str], bool]:
     return named, any(item.kind == item.VAR_KEYWORD for item in parameters)
 
 
-class OwnWorkload:
-    """A network on the user's batches. `network_and_data.Images` describes the methods."""
+class BaseWorkload:
+    """What most workloads have in common. `network_and_data.Images` describes the other methods."""
+
+    task: Any
+    joined: Callable[[Sequence[Any]], Any] = staticmethod(structure.joined)
+
+    def check_first(self, output: object) -> None:
+        """Accepts any output."""
+
+    def task_in(self, dtype: torch.dtype) -> Any:
+        """The task for a network whose weights have `dtype`."""
+        return self.task
+
+    def tokens_per_sample(self) -> float | None:
+        """Returns the mean number of tokens per sample. Returns None if tokens are not counted."""
+        return None
+
+    def notes(self) -> Iterator[str]:
+        """Yields notes on the network and its batches."""
+        yield from ()
+
+
+class OwnWorkload(BaseWorkload):
+    """A network on the user's batches."""
 
     task: OwnTask  # set by `build`
-    joined: Callable[[Sequence[Any]], Any] = staticmethod(structure.joined)
 
     def __init__(self, cell: Cell, backend: Backend, ranks: Ranks) -> None:
         self.cell = cell
@@ -284,9 +305,6 @@ class OwnWorkload:
             self.task.infer(lazy, mapped(self.example(), lambda tensor: cast_tensor(tensor, torch.float32)))
 
         return zoo.materialised(network, run)
-
-    def check_first(self, output: object) -> None:
-        """Accepts any output."""
 
     def feed_of(self, split: str) -> DrawnFeed:
         return self.feed  # the user's batches have no splits
@@ -326,15 +344,8 @@ class OwnWorkload:
         other = varied(unseen)
         return (unseen, False) if other is None else (other, True)
 
-    def task_in(self, dtype: torch.dtype) -> Any:
-        return self.task
-
     def tokens_per_sample(self) -> float | None:
         return self.maker.tokens_per_sample
-
-    def notes(self) -> Iterator[str]:
-        """Yields no notes."""
-        yield from ()
 
 
 class TransformersWorkload(OwnWorkload):

@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.amp.grad_scaler import GradScaler
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.module import register_module_forward_hook
 
@@ -134,11 +133,6 @@ def step_context(precision: Precision, torch_type: str) -> Callable[[], Abstract
     # No cache of cast weights on XLA: autocast drops the cache at its end, but torch_xla launches the step later.
     cached = {"cache_enabled": False} if torch_type == "xla" else {}
     return partial(torch.autocast, torch_type, dtype=DTYPES[precision], **cached)
-
-
-def scaler_of(precision: Precision, torch_type: str) -> GradScaler | None:
-    """Returns a scaler of the loss for `fp16_mixed`, where small gradients would become 0. Otherwise returns None."""
-    return GradScaler(torch_type) if precision == Precision.fp16_mixed else None
 
 
 WATCHED = (nn.Linear, nn.modules.conv._ConvNd, nn.RNNBase)
