@@ -14,12 +14,12 @@ import math
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from statistics import median
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 from accelbench.schema.cell import SERVING, Cell, Phase, Stop, Window
-from accelbench.schema.measurement import Block, Breakdown, Interval
+from accelbench.schema.measurement import Block, Breakdown, Times
 from accelbench.stats import order_statistics
 
 # The warm-up has settled if the step times of its middle third and of its last third differ by at most this share.
@@ -66,8 +66,6 @@ Compiles = tuple[int, float]
 
 # The phases of a step's computation.
 COMPUTATION = (Phase.forward, Phase.backward, Phase.optimizer)
-# Fields of `Timing` that are no fields of `Measurement`.
-TIMING_ONLY = ("compiled_in_steady_state", "num_steady_steps")
 
 
 class Step(Protocol):
@@ -179,25 +177,10 @@ class RankGroup:
 ONE_RANK = RankGroup()
 
 
-@dataclass
-class Timing:
-    """Raw times in seconds. A list has one value per step or block, in order. `Measurement` describes the fields."""
+@dataclass(kw_only=True)
+class Timing(Times):
+    """The raw times of a cell that runs."""
 
-    first_step_s: float | None = None
-    warmup_s: list[float] = field(default_factory=list)  # only the first steps; `warmup_total_s` includes all
-    warmup_total_s: float = 0.0
-    num_warmup_steps: int = 0
-    settled: bool | None = None
-    stop: Stop | None = None
-    blocks: list[Block] = field(default_factory=list)
-    steps_are_blocks: bool = False  # whether the blocks consist of the single steps
-    latency_s: list[float] = field(default_factory=list)
-    launch_s: list[float] = field(default_factory=list)
-    data_s: list[float] = field(default_factory=list)
-    copy_in_s: list[float] = field(default_factory=list)
-    copy_out_s: list[float] = field(default_factory=list)
-    num_steady_samples: int = 0
-    steady_boot_s: Interval | None = None  # the steady state
     compiled_in_steady_state: int = 0  # the number of compilations after the warm-up
     num_steady_steps: int = 0  # steps of the steady state, including dropped ones
 
@@ -206,16 +189,9 @@ class Timing:
         """The median seconds of a single step. If none was timed, the median of a block's seconds / steps."""
         return median(self.latency_s or [block.seconds / block.num_steps for block in self.blocks])
 
-    @property
-    def num_kept(self) -> int:
-        """The number of steady-state steps whose times are kept. These are the last steps that ran."""
-        num_in_blocks = sum(block.num_steps for block in self.blocks)
-        return num_in_blocks + (0 if self.steps_are_blocks else len(self.latency_s))
-
     def measured(self) -> dict[str, Any]:
         """The fields for a `Measurement`, by name."""
-        fields = {name: value for name, value in vars(self).items() if name not in TIMING_ONLY}
-        return {**fields, "num_steady_samples": self.num_steady_samples or None}
+        return {field.name: getattr(self, field.name) for field in fields(Times)}
 
     def drop(self) -> None:
         """Removes all blocks, so that they can be measured again."""
@@ -323,7 +299,7 @@ class Runner:
 
     def _measured(self, ran: Ran, num_steps: int) -> Block:
         self.measured_s += ran.seconds
-        self.timing.num_steady_samples += ran.num_samples
+        self.timing.num_steady_samples = ran.num_samples + (self.timing.num_steady_samples or 0)
         self.timing.num_steady_steps += num_steps
         return Block(num_steps=num_steps, num_samples=ran.num_samples, seconds=ran.seconds)
 

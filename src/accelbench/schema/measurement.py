@@ -118,7 +118,7 @@ class Operator:
     share: Share  # time of this operator, divided by the time of all operators
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(kw_only=True)
 class Observed:
     """What really ran, as the engine observed it. The cell's settings may have asked for something else."""
 
@@ -246,20 +246,13 @@ class Generation:
             raise ValueError("decode_s should have one or more times for each generation in prefill_s")
 
 
-@dataclass(frozen=True, kw_only=True)
-class Measurement(Observed):
-    """One cell's measurement. Seconds are wall time. A list of seconds has one value per step, in order.
+@dataclass(kw_only=True)
+class Times:
+    """The times of a cell's steps. The clock fills them in, and a measurement has them.
 
-    A value of None means that the engine can't observe it, or that it does not apply to the cell.
+    Seconds are wall time. A list of seconds has one value per step, in order.
     """
 
-    num_params: Count  # trainable parameters
-    num_train_samples: AtLeastOne | None  # samples of the training set; None for random images
-    num_test_samples: AtLeastOne | None  # samples of the test set; None for random images
-    build_s: Seconds  # time to build the model and to put it onto its device
-    compile_s: Seconds | None = None  # time of compilations: by XLA, by torch.compile, or of an exported network
-    num_compiles: Count | None = None  # number of these compilations
-    fallbacks: list[str] | None = None  # operators that ran on the CPU instead of the device
     first_step_s: Duration | None = None  # time of the first step, with a wait for the device
     warmup_s: list[Seconds] = field(default_factory=list)  # times of the first warm-up steps, each with a wait
     warmup_total_s: Seconds = 0.0  # time of all warm-up steps
@@ -279,6 +272,28 @@ class Measurement(Observed):
     num_steady_samples: AtLeastOne | None = None  # samples computed in the steady state, including dropped blocks
     # begin and end of the steady state, or of the epochs, in seconds since the machine started
     steady_boot_s: tuple[Seconds, Seconds] | None = None
+
+    @property
+    def num_timed_steps(self) -> int:
+        """The number of timed steps of the steady state. A step that is in a block and in `latency_s` counts once."""
+        num_in_blocks = sum(block.num_steps for block in self.blocks)
+        return num_in_blocks if self.steps_are_blocks else num_in_blocks + len(self.latency_s)
+
+
+@dataclass(kw_only=True)
+class Measurement(Observed, Times):
+    """One cell's measurement.
+
+    A value of None means that the engine can't observe it, or that it does not apply to the cell.
+    """
+
+    num_params: Count  # trainable parameters
+    num_train_samples: AtLeastOne | None  # samples of the training set; None for random images
+    num_test_samples: AtLeastOne | None  # samples of the test set; None for random images
+    build_s: Seconds  # time to build the model and to put it onto its device
+    compile_s: Seconds | None = None  # time of compilations: by XLA, by torch.compile, or of an exported network
+    num_compiles: Count | None = None  # number of these compilations
+    fallbacks: list[str] | None = None  # operators that ran on the CPU instead of the device
     breakdown: Breakdown | None = None  # phases of additional steps
     operators: list[Operator] = field(default_factory=list)  # operators with most of a step's time, longest first
     epochs: list[Epoch] = field(default_factory=list)  # whole epochs (protocol `fit`)
@@ -304,12 +319,6 @@ class Measurement(Observed):
         """The mean number of samples in a step, over all steps of the blocks. None if there are no blocks."""
         num_steps = sum(block.num_steps for block in self.blocks)
         return sum(block.num_samples for block in self.blocks) / num_steps if num_steps else None
-
-    @property
-    def num_timed_steps(self) -> int:
-        """The number of timed steps of the steady state. A step that is in a block and in `latency_s` counts once."""
-        num_in_blocks = sum(block.num_steps for block in self.blocks)
-        return num_in_blocks if self.steps_are_blocks else num_in_blocks + len(self.latency_s)
 
     @property
     def is_partial(self) -> bool:

@@ -250,7 +250,7 @@ class Run(NetworkOutputs):
             step.samples_of_last = self.feed.samples_of_last  # type: ignore[attr-defined]
         self.measure_window(step)
         if isinstance(self.workload, GenerateWorkload):
-            self.generation = self.workload.generation(self.timing.num_kept)
+            self.generation = self.workload.generation(self.timing.num_timed_steps)
         self.runner(step).drive(self.after_window())
         self.ranks.begin(0)  # the other ranks stop
         # In training, copies the loss, because further steps of a CUDA graph would overwrite it.
