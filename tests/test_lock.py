@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from accelbench import lock
-from accelbench.errors import BusyError, UserError
+from accelbench.errors import UserError
 
 HOLD = """
 import os, sys
@@ -43,7 +43,7 @@ def test_a_second_holder_is_told_who_has_it_and_one_that_waits_gets_it_when_its_
     with process(path, tmp_path / "a") as holder:
         assert holder.stdout.readline() == "held\n"
         told = rf"^the sweep \(process {holder.pid}\) is under way"
-        with pytest.raises(BusyError, match=told), lock.hold(path, "the sweep"):
+        with pytest.raises(UserError, match=told), lock.hold(path, "the sweep"):
             pytest.fail("two at once")
         threading.Timer(0.1, holder.kill).start()
         with lock.hold(path, "another writer", patience_s=30):

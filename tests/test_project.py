@@ -36,7 +36,7 @@ def test_another_programs_params_file_is_passed_over(here, text, monkeypatch):
 
 def test_a_project_has_its_data_and_outside_of_one_data_is_shared_and_the_rest_is_here(here, monkeypatch):
     place = workplace()
-    assert (place.root, place.store, place.project, place.records) == (here, here, None, "runs")
+    assert (place.root, place.store, place.project) == (here, here, None)
     assert (place.cache, place.data) == (here / "cache/accelbench", here / "cache/accelbench/data")
     assert (place.conf / "model" / "mlp.yaml").exists()
     (here / "params.yaml").write_text(OURS)

@@ -82,10 +82,6 @@ class ChangedError(UserError):
     """The user's code or data changed during a sweep. The remaining cells would measure something else."""
 
 
-class BusyError(UserError):
-    """Another process holds a lock that this one needs."""
-
-
 class UnsupportedError(Exception):
     """This machine or engine can't run the cell. The cell is skipped, and the message says why."""
 

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from accelbench.errors import BusyError, UserError
+from accelbench.errors import UserError
 
 # An environment variable with the name of the lock. Sweeps with different names do not wait for each other.
 VARIABLE = "ACCELBENCH_LOCK"
@@ -33,7 +33,7 @@ def hold_measuring(waiting: Callable[[str], None], patience_s: float | None = No
         waiting: called with a message before the wait.
         patience_s: the longest wait; None if there is no limit.
 
-    Raises BusyError if the lock is not free after `patience_s`.
+    Raises UserError if the lock is not free after `patience_s`.
     """
     # The name of a socket has at most 107 bytes.
     address = f"\0accelbench-measuring-{os.environ.get(VARIABLE, '')[-80:]}"
@@ -43,7 +43,7 @@ def hold_measuring(waiting: Callable[[str], None], patience_s: float | None = No
     with socket.socket(socket.AF_UNIX) as server:
         while not _bind(server, address):
             if time.monotonic() - began_s >= patience_s:
-                raise BusyError(f"another measurement ({_holder(address)}) still runs after {patience_s:.0f} s")
+                raise UserError(f"another measurement ({_holder(address)}) still runs after {patience_s:.0f} s")
             if not is_told:
                 holder = _holder(address)
                 waiting(
@@ -86,7 +86,7 @@ def hold(path: Path, what: str, *, patience_s: float = 0.0) -> Iterator[None]:
         what: what the holder of this lock does, for messages.
         patience_s: the longest wait for another process that holds the lock.
 
-    Raises BusyError if another process holds the lock after this wait. Raises UserError if `path` exists, but is a link
+    Raises UserError if another process holds the lock after this wait. Raises UserError if `path` exists, but is a link
     or no file.
     """
     if path.is_symlink() or (path.exists() and not path.is_file()):
@@ -101,7 +101,7 @@ def hold(path: Path, what: str, *, patience_s: float = 0.0) -> Iterator[None]:
             except BlockingIOError as error:
                 if time.monotonic() >= deadline:
                     holder = f"{what} (process {file.read().strip() or 'unknown'})"
-                    raise BusyError(f"{holder} is under way: wait for it to end, or stop it") from error
+                    raise UserError(f"{holder} is under way: wait for it to end, or stop it") from error
                 time.sleep(RETRY_S)
         file.seek(0)
         file.truncate()

@@ -27,6 +27,9 @@ SENT = "sent.pickle"  # objects that `accelbench.measure` sends to its process
 MANIFEST = "manifest.json"  # description of a prepared data set
 RECORDS = f"{'[0-9a-f]' * 12}-{'[0-9a-f]' * 8}.json"  # the pattern of `Record.name`
 PACKAGE = Path(__file__).resolve().parent
+# The key `suites` in a project's params.yaml. Projects that only use DVC do not have this key. The file is searched as
+# text. So a folder with invalid YAML is still a project, and the user gets the YAML error.
+SUITES = re.compile(r"""^(["']?)suites\1\s*:""", re.MULTILINE)
 OUR_SCHEMA = "accelbench_schema"  # a word in our conf/config.yaml; a conf/ without it belongs to another program
 
 
@@ -62,11 +65,6 @@ class Workplace:
         """Returns a copy with its data sets in `folder`, the value of `data.root`. If that is None, nothing changes."""
         return self if folder is None else replace(self, data=Path(os.path.abspath(os.path.expanduser(folder))))
 
-    @property
-    def records(self) -> str:
-        """The folder whose records a command reads if the user names no folder."""
-        return RUNS if self.project is None else RESULTS
-
 
 def workplace() -> Workplace:
     """Returns the nearest project, in the current folder or above. If there is none, returns the current folder."""
@@ -77,7 +75,7 @@ def workplace() -> Workplace:
 def project_folder() -> Path | None:
     """Returns the folder of the nearest project, in the current folder or above. Returns None if there is none."""
     here = Path.cwd()
-    return next((folder for folder in (here, *here.parents) if _is_project(folder)), None)
+    return next((folder for folder in (here, *here.parents) if SUITES.search(_text(folder / PARAMS))), None)
 
 
 def pipelines_place() -> Workplace:
@@ -86,12 +84,6 @@ def pipelines_place() -> Workplace:
     if place.project is None:
         raise UserError(f"{place.root} and the folders above it have no {PARAMS} with suites: type `accelbench init`")
     return place
-
-
-def _is_project(folder: Path) -> bool:
-    """Returns whether the folder's params.yaml has a key `suites`. Projects that only use DVC do not have this key."""
-    # The file is searched as text. So a folder with invalid YAML is still a project, and the user gets the YAML error.
-    return re.search(r"""^(["']?)suites\1\s*:""", _text(folder / PARAMS), re.MULTILINE) is not None
 
 
 def _conf(project: Path | None) -> Path:
@@ -131,8 +123,8 @@ def mend_environment() -> None:
 
 def check_inside(path: Path, root: Path) -> None:
     """Raises UserError if `path` is outside of `root` when links are followed, or is a link to no folder."""
-    target = Path(os.path.realpath(path))  # `Path.resolve` raises for a link to itself
-    if not target.is_relative_to(os.path.realpath(root)) or (path.is_symlink() and not target.is_dir()):
+    target = resolved(path)
+    if not target.is_relative_to(resolved(root)) or (path.is_symlink() and not target.is_dir()):
         raise UserError(f"{shown(path)}: is a link to {target}. accelbench writes only to folders in {root}")
 
 

@@ -14,7 +14,7 @@ from accelbench.answers.cells import MIN_PROCESSES, Process, cell_keys
 from accelbench.answers.sureness import CONFIDENCE, MARGIN, SpeedRatio, Verdict, are_interleaved, compare_processes
 from accelbench.errors import UserError
 from accelbench.presentation import counted, say
-from accelbench.project import PLAN, RECORDS, RESULTS, workplace
+from accelbench.project import PLAN, RECORDS, RESULTS, RUNS, workplace
 from accelbench.schema.cell import Status
 from accelbench.schema.plan_file import labels, read_planned, sweep_folders
 from accelbench.schema.record import CODE, DEVICE_MEASUREMENTS, hardware, listed, read, read_all
@@ -80,7 +80,8 @@ def find(name: str) -> RecordSet:
     A name is a folder of records, a suite under results/, the file of one record, or `[FOLDER]@WORD`.
 
     `FOLDER@WORD` selects records in FOLDER, including records of earlier sweeps. If FOLDER is left out, it is
-    `Workplace.records`. A record is selected if its git revision begins with WORD, or if its branch is WORD.
+    results/, or runs/ outside of a project. A record is selected if its git revision begins with WORD, or if its branch
+    is WORD.
 
     Raises UserError: nothing has this name, or no record is readable.
     """
@@ -88,7 +89,7 @@ def find(name: str) -> RecordSet:
     where = workplace()
     if "@" in name and _located(name, where.root) is None:
         path, _, word = name.rpartition("@")
-    place = _located(path or where.records, where.root)
+    place = _located(path or (RESULTS if where.project else RUNS), where.root)
     if place is None:
         raise UserError(
             f"{path}: not a folder of records, a suite or a record: name one, or use `compare --run` to measure cells"

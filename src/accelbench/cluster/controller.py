@@ -61,7 +61,7 @@ class Controller:
         self.engine = engine
 
     def measure(self, session: Session, delivery: Delivery) -> list[Record]:
-        """Measures the cells without a record. Returns all records, also those of earlier starts. Raises BusyError."""
+        """Measures the cells without a record. Returns all records, also those of earlier starts. Raises UserError."""
         self.session, self.ready, self.delivery = session, session.ready, delivery
         self.job_name = f"accelbench-{session.folder.name}-{digest(str(session.folder))[:8]}"
         self.folder = session.folder / JOBS

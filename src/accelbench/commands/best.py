@@ -102,43 +102,39 @@ def best(chosen: Namespace, console: Console) -> int:
     check(chosen, RULES)
     if chosen.mode is None:
         return _show_best(chosen, console)
-    if chosen.serve:
-        return _serve(chosen, console)
     if chosen.target is not None:
         return find_target([shlex.join(chosen.words)], chosen, console)
-    budget_s = budget_in_s(chosen, "1m")
+    budget_s = budget_in_s(chosen, "3m" if chosen.serve else "1m")
     words = words_of(chosen)
+    if chosen.serve:
+        words = [*_words_of_server(chosen), *words]
     from accelbench.answers.comparison import terms
     from accelbench.isolation.hosts import Hosts
-    from accelbench.search import largest_batch, race
+    from accelbench.search import largest_batch, race, serving
     from accelbench.settings.compose import cells_of, compose, one_cell
 
     with Hosts() as hosts:
         if chosen.largest_batch:
             return largest_batch.find(*one_cell(shlex.join(words)), console, hosts, budget_s)
+        if chosen.serve:
+            return serving.search(*cells_of(compose(["-m", *words])), budget_s, console, hosts)
         margin = terms(chosen.margin, None, anyway=False).margin
         goal = race.Goal(chosen.by or "throughput", chosen.latency_ms, margin, budget_s)
         return race.search(*cells_of(compose(["-m", *words])), goal, console, hosts)
 
 
-def _serve(chosen: Namespace, console: Console) -> int:
-    """Searches for the most requests per second within --latency-ms."""
-    from accelbench.isolation.hosts import Hosts
-    from accelbench.search import serving
-    from accelbench.settings.compose import cells_of, compose
-
+def _words_of_server(chosen: Namespace) -> list[str]:
+    """Returns the settings that --serve, --latency-ms and --percentile stand for."""
     names = names_of(chosen.words)
     if refused := names & DECIDED:
         raise UserError(f"{min(refused)}: --serve decides it: leave it out")
     if chosen.percentile and "server.percentile" in names:
         raise UserError("--percentile: can't be used with server.percentile: give one of them")
-    words = ["-m", "protocol=server", f"server.latency_ms={chosen.latency_ms}"]
     # 140 s are enough for p99.9 at the default rate. The search decides rate and duration of each probe.
     decided = f"server.percentile={chosen.percentile or 99}"
-    words.append("server.duration_s=140" if "server.percentile" in names else decided)
-    budget_s = budget_in_s(chosen, "3m")
-    with Hosts() as hosts:
-        return serving.search(*cells_of(compose([*words, *words_of(chosen)])), budget_s, console, hosts)
+    if "server.percentile" in names:
+        decided = "server.duration_s=140"
+    return ["protocol=server", f"server.latency_ms={chosen.latency_ms}", decided]
 
 
 def _show_best(chosen: Namespace, console: Console) -> int:

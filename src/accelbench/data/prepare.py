@@ -114,7 +114,7 @@ def replaced(place: Workplace, name: str, write: Callable[[Path], Obtained]) -> 
     A folder can't replace another folder in one step. So the old folder is removed before the new one is renamed. If
     the process is killed between these two steps, the data set is missing.
 
-    Raises BusyError: another process is replacing the same folder. Raises DataError: a file can't be read or written.
+    Raises UserError: another process is replacing the same folder. Raises DataError: a file can't be read or written.
     """
     path = resolved(place.data / name)
     new = path.with_name(f".{path.name}.new")

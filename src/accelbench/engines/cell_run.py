@@ -21,7 +21,16 @@ from accelbench.engines.images import is_random
 from accelbench.engines.served import serve
 from accelbench.errors import UnsupportedError
 from accelbench.measuring import checks, clock
-from accelbench.measuring.checks import FORMATS, Findings, NewNetwork, Observations, ObservedOutput, Output, in_time
+from accelbench.measuring.checks import (
+    FORMATS,
+    Findings,
+    NewNetwork,
+    Norms,
+    Observations,
+    ObservedOutput,
+    Output,
+    in_time,
+)
 from accelbench.measuring.clock import ONE_RANK, Clock, Compiles, Limits, RankGroup, Runner, Step, Timing
 from accelbench.schema.cell import EPOCHS, SERVING, Cell, Mode, Pipeline, Precision, Protocol
 from accelbench.schema.measurement import (
@@ -145,8 +154,15 @@ class CellRun:
         """
         raise NotImplementedError
 
+    def norms(self) -> Norms:
+        """Returns the norm of each trained weight. An engine that returns none is not checked for training."""
+        return {}
+
     def begin_steady(self) -> None:
         """Runs once, when the warm-up is over."""
+        if self.trains:
+            with self.observations.checking(checks.WEIGHTS):
+                self.observations.training.before = self.norms()
 
     def observe_output(self) -> ObservedOutput:
         """Runs the measured network once more, on a batch that was never fed, and returns the network's output."""

@@ -264,7 +264,7 @@ def _rows_agree(measured: ObservedOutput, new_network: Builder, precision: Preci
 def _compare(measured: ObservedOutput, new_network: Builder, precision: Precision, findings: Findings) -> None:
     """Compares the whole output with the output of a new network, and adds the result to `findings`."""
     output = measured.output
-    if not _has_numbers(output):
+    if not any(array.size for array in output):
         findings.not_compared(NO_TENSOR)
         return
     reference = new_network(measured.state, Precision.fp32)(measured.batch, 0)
@@ -313,10 +313,6 @@ def _rounded(measured: ObservedOutput, new_network: Builder, precision: Precisio
         raise
     except Exception:  # on the CPU, torch may lack operators for this format
         return None
-
-
-def _has_numbers(output: Output) -> bool:
-    return any(array.size for array in output)
 
 
 def _is_same(one: Output, other: Output) -> bool:

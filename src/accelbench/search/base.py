@@ -1,7 +1,7 @@
 """The common part of race.py and serving.py. A search runs alone on the machine. Each process leaves a record."""
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 
 from accelbench.errors import Interrupted, UserError
 from accelbench.grid.plan import Planned
@@ -18,18 +18,39 @@ from accelbench.sweep.terminal import say_skipped
 
 
 class BaseSearch:
-    """A search among the planned cells of a session."""
+    """A search among cells.
+
+    Raises UserError: the user sets the number of processes, but the search has to decide it.
+    """
 
     now = staticmethod(time.monotonic)  # the clock for the budget, in seconds
 
-    def __init__(self, session: Session, budget_s: float) -> None:
+    def __init__(self, session: Session, cells: Sequence[Cell], flag: str, budget_s: float) -> None:
+        if session.options.repeats > 1 or any(cell.repeat for cell in cells):
+            raise UserError(f"repeat, repeats: {flag} decides the number of processes. Leave both settings out")
         self.session = session
-        self.ready = ready = session.ready
+        self.cells = cells
         self.budget_s = budget_s
-        self.ends_s = self.now() + budget_s
-        self.asked = [item for item in ready.planned if item.skip_reason is None]
-        self.skipped = [item for item in ready.planned if item.skip_reason is not None]
         self.records: dict[str, Record] = {}  # name -> record, in the order of the processes
+
+    def search(self) -> int:
+        """Plans the cells, and searches. Prints the answer, and returns the exit status."""
+        session = self.session
+        with session.alone(), ending_as_ctrl_c():
+            # Only these cells are planned: the labels of earlier ones have numbers.
+            self.ready = ready = session.prepare(self.cells)
+            session.read_earlier(keeps=True)
+            self.ends_s = self.now() + self.budget_s
+            self.asked = [item for item in ready.planned if item.skip_reason is None]
+            self.skipped = [item for item in ready.planned if item.skip_reason is not None]
+            try:
+                self._run()
+            except KeyboardInterrupt as stop:
+                if not self.records:
+                    raise Interrupted(" before the first process") from stop
+                self.show()
+                raise Interrupted("; every finished process has its record, in", shown(session.folder)) from stop
+        return self.show()
 
     def race(self) -> None:
         """Runs processes until the best cell is known, or the time is up."""
@@ -39,8 +60,9 @@ class BaseSearch:
         """Prints the answer. Returns the exit status, which is 1 if there is no answer."""
         raise NotImplementedError
 
-    def run(self, what: str) -> None:
+    def _run(self) -> None:
         self.write_plan([])
+        what = f"{counted(len(self.asked), 'cell')} ({len(self.skipped)} skipped)"
         self.session.say(f"Searching {what} for {duration(self.budget_s)} ...")
         say_skipped([str(item.skip_reason) for item in self.skipped], self.session.console)
         with self.session.measuring(self.ready.planned, is_brief=True):
@@ -66,24 +88,3 @@ class BaseSearch:
         """Writes a plan with the skipped cells and with these records. The report shows only what the plan names."""
         published = [WantedCell(record.cell, record.name, record.label) for record in records]
         self.session.write_plan([*self.skipped, *published])
-
-
-def search_alone(session: Session, cells: Sequence[Cell], what: str, begin: Callable[[], BaseSearch]) -> int:
-    """Plans `cells`, and runs the search that `begin` returns. Prints its answer, and returns the exit status.
-
-    Raises UserError: the user sets the number of processes, but the search has to decide it.
-    """
-    if session.options.repeats > 1 or any(cell.repeat for cell in cells):
-        raise UserError(f"repeat, repeats: {what} decides the number of processes. Leave both settings out")
-    with session.alone(), ending_as_ctrl_c():
-        session.prepare(cells)  # only these cells: the labels of earlier ones have numbers
-        session.read_earlier(keeps=True)
-        search = begin()
-        try:
-            search.run(f"{counted(len(search.asked), 'cell')} ({len(search.skipped)} skipped)")
-        except KeyboardInterrupt as stop:
-            if not search.records:
-                raise Interrupted(" before the first process") from stop
-            search.show()
-            raise Interrupted("; every finished process has its record, in", shown(session.folder)) from stop
-    return search.show()

@@ -29,7 +29,7 @@ from accelbench.schema.cell import CHOSEN_SETTINGS, SERVING, Cell, Protocol, Sta
 from accelbench.schema.plan_file import RaceFile
 from accelbench.schema.record import Record
 from accelbench.schema.serialize import grouped, write_json
-from accelbench.search.base import BaseSearch, search_alone
+from accelbench.search.base import BaseSearch
 from accelbench.settings.config import SweepOptions
 from accelbench.sweep.session import Session
 
@@ -231,26 +231,27 @@ def search(
         raise UserError("protocol=fit: does not time single steps: search --by throughput, without --latency-ms")
     if served := {cell.protocol for cell in cells} & SERVING - {Protocol.offline}:
         raise UserError(f"protocol={min(served)}: --search compares speeds: use --serve to find the highest rate")
-    return search_alone(session, cells, "--search", lambda: _Search(session, goal))
+    return _Search(session, cells, goal).search()
 
 
 class _Search(BaseSearch):
     """A search: the races of its cells, and their records."""
 
-    def __init__(self, session: Session, goal: Goal) -> None:
-        super().__init__(session, goal.budget_s)
+    def __init__(self, session: Session, cells: Sequence[Cell], goal: Goal) -> None:
+        super().__init__(session, cells, "--search", goal.budget_s)
         self.goal = goal
         self.published: list[Record] = []  # of full processes, and of those that failed
+        self.races: list[Race] = []
+
+    def race(self) -> None:
         # Cells of one race do the same work, with different values of the settings that a user can choose.
         by_work = grouped(
             map(Candidate, self.asked), lambda candidate: candidate.item.cell.key_without(CHOSEN_SETTINGS)
         )
-        self.races = [Race(of_work, goal) for of_work in by_work.values()]
-
-    def race(self) -> None:
+        self.races = [Race(of_work, self.goal) for of_work in by_work.values()]
         try:
             for i, race in enumerate(self.races):  # the remaining time is divided among the remaining races
-                self._run(race, self.now() + (self.ends_s - self.now()) / (len(self.races) - i))
+                self._compete(race, self.now() + (self.ends_s - self.now()) / (len(self.races) - i))
         finally:  # an interrupted search also keeps its results
             if self.records:
                 answers = [line for race in self.races for line in race.sentences()]
@@ -258,7 +259,7 @@ class _Search(BaseSearch):
                 with writing_errors(f"out={shown(self.session.folder)}"):
                     write_json(self.session.folder / RACE, RaceFile(answers=answers, short=sorted(short)))
 
-    def _run(self, race: Race, ends_s: float) -> None:
+    def _compete(self, race: Race, ends_s: float) -> None:
         kept_s = KEPT_SHARE * (ends_s - self.now())
         for candidate, is_full in race.run():
             asked = candidate.item.cell

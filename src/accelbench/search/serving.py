@@ -25,7 +25,7 @@ from accelbench.report import read
 from accelbench.schema.cell import CHOSEN_SETTINGS, UNEXPECTED, Cell, Protocol, Server, Status
 from accelbench.schema.measurement import Serving
 from accelbench.schema.record import Record
-from accelbench.search.base import BaseSearch, search_alone
+from accelbench.search.base import BaseSearch
 from accelbench.serving.server import MAX_REQUESTS
 from accelbench.settings.config import SweepOptions
 from accelbench.stats.request_latencies import (
@@ -142,7 +142,7 @@ def search(cells: Sequence[Cell], options: SweepOptions, budget_s: float, consol
         raise UserError("--serve: the cells differ in what they serve, or in its limit: search one network at a time")
     session = Session.begin(cells, options, console, hosts, kind="serve")
     session.of_search = True
-    return search_alone(session, cells, "--serve", lambda: _Search(session, budget_s))
+    return _Search(session, cells, "--serve", budget_s).search()
 
 
 class _Search(BaseSearch):
@@ -151,11 +151,8 @@ class _Search(BaseSearch):
     overhead_s = OVERHEAD_S
     is_done = False  # whether the best setting's rate is known
 
-    def __init__(self, session: Session, budget_s: float) -> None:
-        super().__init__(session, budget_s)
-        self.candidates: list[Candidate] = []  # the settings that may be probed
-
     def race(self) -> None:
+        self.candidates: list[Candidate] = []  # the settings that may be probed
         for item in self.asked:
             if (offline := self._offline(item)) is not None:
                 candidate = Candidate(item, offline, num_requests_for(item.cell.server.percentile))

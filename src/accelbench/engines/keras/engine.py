@@ -352,7 +352,7 @@ class Run(CellRun):
         if self.trains and self.fits:
             self.test_feed = feed_of(self.cell, "test", self.data_folder)
             self.test = self.backend.function(self.model, "test")
-            self.observations.training.before = self._norms()
+            self.observations.training.before = self.norms()
         if self.goal is not None:
             assert isinstance(self.feed, ArrayFeed)
             self.goal.plan(self.feed.order, self.steps_per_execution)
@@ -361,7 +361,7 @@ class Run(CellRun):
             super().run_steps()
         if self.trains and not self.is_one_step:
             with self.observations.checking(WEIGHTS):
-                self.observations.training.after = self._norms()
+                self.observations.training.after = self.norms()
 
     def _train_to_goal(self, goal: GoalRun) -> None:
         tested = self.test_feed
@@ -374,12 +374,7 @@ class Run(CellRun):
         self.test_feed = tested
         goal.test(self, self.new_test_step(), self.test_feed.num_samples)
 
-    def begin_steady(self) -> None:
-        if self.trains:
-            with self.observations.checking(WEIGHTS):
-                self.observations.training.before = self._norms()
-
-    def _norms(self) -> Norms:
+    def norms(self) -> Norms:
         """Returns the norm of each weight.
 
         On a TPU, returns an empty dict, because the TPU may be in another machine.

@@ -130,7 +130,16 @@ class Run(NetworkOutputs):
                 self.test_feed = self.workload.feed_of("test")
                 super().run_steps()
             elif self.ranks.leads:
-                self._measure_with(dtype)
+                try:
+                    self.in_grad_mode(self._measure)
+                except RuntimeError as error:
+                    # If the network's code fails with new tensors in `dtype`, they are in fp32.
+                    is_of_dtype = dtype != torch.float32 and OF_DTYPES.search(str(error)) is not None
+                    if self.timing.num_steady_steps or not is_of_dtype:
+                        raise
+                    self.new_in_fp32 = True
+                    self.backend.hold(torch.float32)
+                    self.in_grad_mode(self._measure)
             else:
                 step = self.new_step()
                 with torch.set_grad_enabled(self.trains):
@@ -138,18 +147,6 @@ class Run(NetworkOutputs):
                 self.last_result = step.result
         if self.trains and self.fits:
             self.note_end()
-
-    def _measure_with(self, dtype: torch.dtype) -> None:
-        """Measures the cell. `dtype` is the dtype of new tensors. If the network's code fails with it, uses fp32."""
-        try:
-            self.in_grad_mode(self._measure)
-        except RuntimeError as error:
-            if dtype == torch.float32 or self.timing.num_steady_steps or not OF_DTYPES.search(str(error)):
-                raise
-            self.new_in_fp32 = True
-            torch.set_default_dtype(torch.float32)
-            self.backend.hold(torch.float32)
-            self.in_grad_mode(self._measure)
 
     def _place(self) -> None:
         """Copies the network to the device, and makes its optimiser."""

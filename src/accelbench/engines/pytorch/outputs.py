@@ -27,7 +27,7 @@ from accelbench.engines.pytorch.precision import (
 from accelbench.engines.pytorch.structure import arrays_in, copied, mapped, outer_rows, parts_of, tensors_in
 from accelbench.engines.pytorch.zoo import has_mode, modes_of, set_modes
 from accelbench.errors import UnsupportedError
-from accelbench.measuring.checks import WEIGHTS, NewNetwork, Norms, ObservedOutput, Output, error_of, limit
+from accelbench.measuring.checks import NewNetwork, Norms, ObservedOutput, Output, error_of, limit
 from accelbench.schema.ceilings import MIXED
 from accelbench.schema.cell import Mode, Precision
 from accelbench.schema.measurement import Work
@@ -155,11 +155,6 @@ class NetworkOutputs(CellRun):
     grad_mode = INFERENCE_MODE  # the mode of autograd in inference; training does not use it
     new_in_fp32 = False  # whether the network's code needs new tensors in fp32, in any precision
     watched_work: Work | None = None  # work of one step of inference on the CPU, counted while it ran
-
-    def begin_steady(self) -> None:
-        if self.trains:
-            with self.observations.checking(WEIGHTS):
-                self.observations.training.before = self.norms()
 
     def _trained(self) -> dict[str, nn.Parameter]:
         """The tensors that were trainable when the first step began."""
