@@ -1,5 +1,6 @@
 import os
 import pickle
+import socket
 import tarfile
 from io import BytesIO
 from pathlib import Path
@@ -9,8 +10,8 @@ import pytest
 
 from accelbench.data import sets
 from accelbench.data.arrays import load_encoded, load_split
-from accelbench.data.sets import CIFAR10_BATCHES, DATA_SETS, MNIST_NAMES, source_files
-from accelbench.errors import DataError
+from accelbench.data.sets import CIFAR10_BATCHES, DATA_SETS, MNIST_NAMES, download, source_files
+from accelbench.errors import DataError, DownloadError
 from accelbench.schema.serialize import sha256_of
 
 from .conftest import counts, write
@@ -60,6 +61,33 @@ def test_a_missing_or_altered_file_that_is_wanted_is_named_with_what_is_wrong(sm
     labels.unlink()
     with pytest.raises(DataError, match=r"train-labels-idx1-ubyte.gz: not readable \(No such file"):
         obtain(source)
+
+
+def test_fetches_only_what_is_missing_or_damaged(small, out):
+    mirror = f"{small.folder.as_uri()}/"
+    download(small.sha256, mirror, out)
+    kept, missing, damaged, _ = (out / name for name in small.sha256)
+    before = kept.stat().st_mtime_ns
+    missing.unlink()
+    damaged.write_bytes(b"half")
+    download(small.sha256, mirror, out)
+    assert {path.name: sha256_of(path) for path in out.iterdir()} == small.sha256
+    assert kept.stat().st_mtime_ns == before
+
+
+def test_what_comes_altered_or_from_a_silent_mirror_is_not_kept(small, out, monkeypatch):
+    first, second, *_ = small.sha256
+    write(small.folder / second, b"<html>Please log in</html>")
+    with pytest.raises(DownloadError, match=rf"{second} arrived altered or incomplete \(26 bytes\)"):
+        download(small.sha256, f"{small.folder.as_uri()}/", out)
+    assert [path.name for path in out.iterdir()] == [first]
+    monkeypatch.setattr(sets, "STALL_S", 0.2)
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+    with socket.create_server(("127.0.0.1", 0)) as server:  # it takes the connection and never answers
+        silent = f"http://127.0.0.1:{server.getsockname()[1]}/"
+        with pytest.raises(DownloadError, match=f"the download failed: {silent}: timed out"):
+            download(small.sha256, silent, out)
+    assert [path.name for path in out.iterdir()] == [first]
 
 
 class Python2(pickle._Pickler):  # writes texts as Python 2 did, without an encoding, and truth values as numbers
