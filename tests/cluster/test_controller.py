@@ -5,6 +5,7 @@ import json
 import os
 import re
 import signal
+import subprocess
 import sys
 import threading
 import time
@@ -14,15 +15,45 @@ from rich.console import Console
 
 from accelbench.cluster import controller
 from accelbench.cluster.controller import shares
+from accelbench.cluster.job import ClusterEngine
 from accelbench.errors import UserError
 from accelbench.lock import hold
 from accelbench.schema.cell import Device, Status
 from accelbench.settings.config import Executor, ExecutorConfig, Retry
-from cluster.jobs import ProcessEngine
-from fakes import make_cell, make_options
+from fakes import TESTS, make_cell, make_options
 
 OPTIONS = make_options(executor=ExecutorConfig(name=Executor.slurm))
 SHARED = "runs/test/.jobs"
+
+JOB = """
+import os, sys
+from functools import partial
+from accelbench.cluster import job
+from accelbench.isolation.hosts import Hosts
+from fakes import faulty_host
+job.Hosts = partial(Hosts, faulty_host)
+job.run_part(sys.argv[1], str(os.getpid()))
+"""
+
+
+class ProcessEngine(ClusterEngine):  # starts a process for each part; as Slurm's, they go on without their controller
+    name, num_jobs = "processes", 1
+
+    def __init__(self):
+        self.processes = {}  # by job
+
+    def submit(self, part, need, job_name):
+        variables = {**os.environ, "PYTHONPATH": str(TESTS), "ACCELBENCH_LOCK": f"{os.getpid()}-{len(self.processes)}"}
+        process = subprocess.Popen([sys.executable, "-c", JOB, str(part)], env=variables)
+        self.processes[str(process.pid)] = process
+        return str(process.pid)
+
+    def states(self, job_name):
+        return {job: "RUNNING" for job, process in self.processes.items() if process.poll() is None}
+
+    def cancel(self, jobs):
+        for job in jobs:
+            self.processes[job].terminate()
 
 
 @pytest.fixture

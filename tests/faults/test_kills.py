@@ -25,10 +25,32 @@ from accelbench.project import PLAN, RECORDS
 from accelbench.schema import record as records
 from accelbench.schema.cell import Status
 from accelbench.sinks.mlflow_fields import start_ms
-from fakes import blocks_of, make_measurement, make_project
+from fakes import TESTS, blocks_of, make_measurement, make_project
 
 SEED = int(os.environ.get("FAULTS_SEED") or random.randrange(1000))
-COMMAND = Path(__file__).with_name("command.py")
+# Runs a command on cells of the engine that fails as told (`fakes`).
+COMMAND = """
+import json, sys
+from accelbench import cli
+from accelbench.isolation import hosts
+from accelbench.settings import compose
+from accelbench.settings.config import Retry
+from accelbench.sweep import run, session, terminal  # before the kills begin
+from fakes import faulty_host, make_cell, make_options
+
+job = json.loads(sys.argv[1])
+cells = [make_cell("last", batch_size=size, timeout_s=3.0) for size in range(1, job["num"] + 1)]
+options = make_options(tracking=job["tracking"], out=job["out"], retry=Retry.failed)
+hosts.START_S, hosts.MARGIN_S = 10.0, 5.0  # how long a sweep waits for a host that is stopped
+faulty = hosts.Hosts(faulty_host)
+hosts.Hosts = lambda *_: faulty
+# Hydra takes longer than all the rest, and is over when the sweep begins.
+compose.asked = lambda words: [[] for _ in cells]
+compose.runs_of = lambda jobs: cells
+compose.cells_of = lambda configs: (cells, options)
+print("begins", flush=True)
+sys.exit(cli.main(job["words"]))
+"""
 NUM_CELLS = 40
 SIZES = [*range(1, NUM_CELLS + 1)]
 # What befalls a process, and how many of the kills.
@@ -51,15 +73,14 @@ class Bed:  # a project and a temporary folder, both in `watched`, and sweeps in
         self.scratch.mkdir()
 
     def start(self, *words, out="runs/faults"):
-        job = {"words": words or ["run", f"out={out}"], "out": out, "tracking": self.tracking}
-        job |= {"num": NUM_CELLS, "timeout_s": 3.0}
+        job = {"words": words or ["run", f"out={out}"], "out": out, "tracking": self.tracking, "num": NUM_CELLS}
         variables = {name: value for name, value in os.environ.items() if name != "MLFLOW_TRACKING_URI"}
         variables |= {"FAULTS_BED": str(self.watched), "TMPDIR": str(self.scratch)}
-        variables["ACCELBENCH_LOCK"] = str(self.watched)
+        variables |= {"ACCELBENCH_LOCK": str(self.watched), "PYTHONPATH": str(TESTS)}
         output = self.folder / f"output-{time.monotonic_ns()}"
         with output.open("wb") as file:
             options = {"stdin": subprocess.DEVNULL, "stdout": file, "stderr": file, "env": variables}
-            process = subprocess.Popen([sys.executable, COMMAND, json.dumps(job)], cwd=self.project, **options)
+            process = subprocess.Popen([sys.executable, "-c", COMMAND, json.dumps(job)], cwd=self.project, **options)
         process.output = output
         while not output.read_text() and process.poll() is None:
             time.sleep(0.01)
@@ -91,7 +112,7 @@ class Bed:  # a project and a temporary folder, both in `watched`, and sweeps in
         for process in psutil.process_iter():
             with contextlib.suppress(OSError):
                 variables = Path(f"/proc/{process.pid}/environ").read_bytes().split(b"\0")
-                if f"FAULTS_BED={self.watched}".encode() in variables and str(COMMAND) not in process.cmdline():
+                if f"FAULTS_BED={self.watched}".encode() in variables and COMMAND not in process.cmdline():
                     found.append(process)
         return found
 
