@@ -1,7 +1,6 @@
 """A simulated NVIDIA GPU beneath PyTorch's real CUDA build: `source/` is its driver, `python/` computes for it.
 
-It shows whether the path for a GPU works, and never how fast it is. The parts that have a GPU's kernels of their own,
-such as Triton's, do not run on it.
+It shows whether the path for a GPU works, never how fast it is. Kernels for GPUs, such as Triton's, do not run on it.
 """
 
 import json

@@ -1,26 +1,12 @@
 """Has PyTorch compute on the CPU what is on the simulated GPU, in each Python process that starts CUDA."""
 
-import importlib.abc
-import importlib.util
 import sys
 
 
-class _AfterImport(importlib.abc.MetaPathFinder):
-    """Has `torch.cuda` call `on_host.enter` once it starts."""
-
+class _AtImport:
     def find_spec(self, name, path=None, target=None):
-        if name != "torch.cuda":
-            return None
-        sys.meta_path.remove(self)
-        spec = importlib.util.find_spec(name)
-        run = spec.loader.exec_module
-
-        def run_and_ask(module):
-            run(module)
-            module._lazy_call(_enter)
-
-        spec.loader.exec_module = run_and_ask
-        return spec
+        if name == "torch.cuda.tunable":  # the last part of torch.cuda
+            sys.modules["torch.cuda"]._lazy_call(_enter)  # once it starts
 
 
 def _enter():
@@ -29,4 +15,4 @@ def _enter():
     on_host.enter()
 
 
-sys.meta_path.insert(0, _AfterImport())
+sys.meta_path.insert(0, _AtImport())
