@@ -41,13 +41,11 @@ setup-keras-gpu: .venv-keras-gpu/.installed  ## install Keras on TensorFlow for 
 setup-browser:  ## install chromium, for the tests that open pages (Debian, as root)
 	apt-get install -y chromium chromium-driver
 
-CLUSTER := .venv-cluster/bin/python tests/cluster/servers.py
-
 cluster-up: .venv-cluster/.installed  ## start Slurm on this machine's loopback (Debian, as root)
-	@$(CLUSTER) up
+	@tests/cluster/slurm.sh up
 
 cluster-down:  ## stop them, and remove their files
-	@test ! -x .venv-cluster/bin/python || $(CLUSTER) down
+	@tests/cluster/slurm.sh down
 
 test-cluster: .venv-cluster/.installed  ## test sweeps over Slurm and Ray, after `make cluster-up` (five minutes)
 	.venv-cluster/bin/python -m pytest -m cluster --durations=10 tests/cluster

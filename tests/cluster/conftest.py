@@ -4,24 +4,25 @@ import os
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
-from cluster import servers
 from sweep.conftest import project, shared  # noqa: F401
 
 WORDS = ["-m", "model=mlp", "data=random", "mode=infer", "breakdown_s=0", "tracking=none"]
 WORDS += ["window.latency_s=0.05", "window.measure_s=0.1"]
 PATIENCE_S = 150.0
+SLURM = Path("/var/tmp/accelbench-cluster/slurm.conf")
 
 
 @pytest.fixture(scope="session")
 def variables(request, tmp_path_factory):
-    if not servers.FOLDER.exists():
+    if not SLURM.exists():
         end = pytest.fail if request.config.getoption("markexpr") == "cluster" else pytest.skip
         end("these tests need the servers that `make cluster-up` starts")
-    cache = {"XDG_CACHE_HOME": str(tmp_path_factory.mktemp("cache")), "NO_COLOR": "1"}
-    return {**os.environ, **servers.ENVIRONMENT, **cache}
+    cache = str(tmp_path_factory.mktemp("cache"))
+    return {**os.environ, "SLURM_CONF": str(SLURM), "XDG_CACHE_HOME": cache, "NO_COLOR": "1"}
 
 
 class Commands:  # runs accelbench and Slurm's commands in a folder
