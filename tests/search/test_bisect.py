@@ -24,7 +24,6 @@ from fakes import make_measurement, make_options, make_record
 
 NET = """{first}
 import time, torch
-from mine.wait import SECONDS
 
 class Net(torch.nn.Module):
     def __init__(self):
@@ -32,7 +31,7 @@ class Net(torch.nn.Module):
         self.layer = torch.nn.Linear(4, 4)
 
     def forward(self, inputs):
-        time.sleep(SECONDS)
+        time.sleep({seconds})
         return self.layer(inputs)
 
 def batch(batch_size):
@@ -53,9 +52,20 @@ def git(*words):
 def made(tmp_path_factory):
     """Eight commits after the first: one that does not run, and one from which on it is slow."""
     here = tmp_path_factory.mktemp("made")
+    nets = here / "mine/nets.py"
     with pytest.MonkeyPatch.context() as patched:
         patched.chdir(here)
-        return fill(here)
+        git("init", "-q", "-b", "main")
+        nets.parent.mkdir()
+        (here / "mine/__init__.py").touch()
+        for num in range(NUM + 1):
+            first = "import gone" if num == BROKEN else f"NUM = {num}"
+            nets.write_text(NET.format(first=first, seconds=0.04 if num >= CULPRIT else 0.02))
+            git("add", "mine")
+            git("commit", "-qm", f"Change {num}")
+            git("tag", f"change{num}")
+    nets.write_text("no Python: what is not committed does not count\n")
+    return here
 
 
 @pytest.fixture
@@ -63,48 +73,33 @@ def repository(made, here):
     return shutil.copytree(made, here, dirs_exist_ok=True)
 
 
-def fill(here):
-    git("init", "-q", "-b", "main")
-    (here / "mine").mkdir()
-    (here / "mine/__init__.py").touch()
-    for num in range(NUM + 1):
-        (here / "mine/wait.py").write_text(f"SECONDS = {0.04 if num >= CULPRIT else 0.02}\n")
-        first = "import gone" if num == BROKEN else f"NUM = {num}"
-        (here / "mine/nets.py").write_text(NET.format(first=first))
-        git("add", "mine")
-        git("commit", "-qm", f"Change {num}")
-        git("tag", f"change{num}")
-    (here / "mine/nets.py").write_text("no Python: what is not committed does not count\n")
-    return here
+def bisect(good, bad, *settings, words=WORDS):
+    return main(["bisect", good, bad, "--", *words, *settings])
+
+
+NO_CODE = "the commit has none of the cell's code. Use a model.target from this repository"
 
 
 @pytest.mark.parametrize(
-    ("words", "message"),
+    ("good", "bad", "settings", "message"),
     [
-        ("gone HEAD", "GOOD=gone: the git repository has no such commit"),
-        ("HEAD~1 HEAD~1..HEAD", "BAD=HEAD~1..HEAD: the git repository has no such commit"),
-        ("change0 change0", "is not after GOOD="),
-        ("HEAD change2", "is not after GOOD="),
-        (
-            "change0 HEAD -- model=mlp",
-            "the commit has none of the cell's code. Use a model.target from this repository",
-        ),
-        (
-            "change0 HEAD -- model=mlp protocol=offline",
-            "protocol=offline: bisect compares speeds: use window, steps or fit",
-        ),
-        ("change0 HEAD -- model.batch=mine.nets.gone", "model.batch=mine.nets.gone: mine.nets has no gone."),
-        (
-            "change2 HEAD -- model.target=torch.nn.ReLU model.batch=null",
-            "the commit has none of the cell's code. Use a model.target from this repository",
-        ),
+        ("gone", "HEAD", [], "GOOD=gone: the git repository has no such commit"),
+        ("HEAD~1", "HEAD~1..HEAD", [], "BAD=HEAD~1..HEAD: the git repository has no such commit"),
+        ("change0", "change0", [], "is not after GOOD="),
+        ("HEAD", "change2", [], "is not after GOOD="),
+        ("change0", "HEAD", ["model.batch=mine.nets.gone"], "model.batch=mine.nets.gone: mine.nets has no gone."),
+        ("change2", "HEAD", ["model.target=torch.nn.ReLU", "model.batch=null"], NO_CODE),
     ],
 )
-def test_what_can_not_be_searched_is_said(words, message, repository, capsys):
-    revisions, _, settings = words.partition(" -- ")
-    assert main(["bisect", *revisions.split(), "--", *([] if "model=mlp" in words else WORDS), *settings.split()]) == 2
+def test_what_can_not_be_searched_is_said(good, bad, settings, message, repository, capsys):
+    assert bisect(good, bad, *settings) == 2
     assert message in capsys.readouterr().err
     assert len(git("worktree", "list")) == 1
+
+
+def test_requests_have_no_speed_to_be_compared(repository, capsys):
+    assert bisect("change0", "HEAD", words=["model=mlp", "protocol=offline"]) == 2
+    assert "protocol=offline: bisect compares speeds: use window, steps or fit" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -114,9 +109,8 @@ def test_ctrl_c_and_a_kill_leave_no_worktree(end, repository, monkeypatch, capsy
     monkeypatch.setattr(Session, "measuring", end)
     monkeypatch.setenv("GIT_INDEX_FILE", os.path.abspath(".git/index"))  # as in a hook
     index = Path(".git/index").read_bytes()
-    here, words = os.getcwd(), ["bisect", "change0", "HEAD", "--", *WORDS]
-    before = signal.getsignal(signal.SIGTERM)
-    assert main(words) == 130
+    here, before = os.getcwd(), signal.getsignal(signal.SIGTERM)
+    assert bisect("change0", "HEAD") == 130
     assert signal.getsignal(signal.SIGTERM) == before
     assert "To go on: the same command with out=runs/bisect-" in capsys.readouterr().err
     assert len(git("worktree", "list")) == 1
@@ -146,50 +140,43 @@ def fates(repository, monkeypatch):
         commit = commits.get(self.ready.git["revision"], f"change{NUM}")  # the merge is as slow as the last
         num = item.cell.repeat
         rate = (1000 if commit < f"change{CULPRIT}" else 800) * (1 + 0.001 * (num % 7))
-        blocks = [Block(num_steps=1, num_samples=100, seconds=100 / rate)] * 8
+        measured = make_measurement(blocks=[Block(num_steps=1, num_samples=100, seconds=100 / rate)] * 8)
         status = fates.get((commit, int(item.label.rpartition("r")[2])), Status.ok)
-        fields = {"measurement": make_measurement(blocks=blocks)} if status == Status.ok else {}
-        fields["user_error"] = status == Status.failed
         named = {"identity": item.identity, "label": item.label, "started_at": f"2026-11-27T09:00:00.{num:03}+00:00"}
-        write(record := make_record(item.cell, status, **named, **fields), self.folder)
+        named |= {"user_error": status == Status.failed, "measurement": measured if status == Status.ok else None}
+        write(record := make_record(item.cell, status, **named), self.folder)
         return record
 
     monkeypatch.setattr(Session, "measuring", lambda *_, **__: nullcontext())
     monkeypatch.setattr(Session, "measure", measure)
+    monkeypatch.setenv("LC_ALL", "C.UTF-8")
+    monkeypatch.setenv("LANGUAGE", "de")  # git may be set to another language
     return fates
 
 
+FOUND = r"First slower commit: \w{40} Change 6\nAgainst GOOD: -[12][0-9.]+ % "
+UNSURE = "Can't tell whether BAD is slower than GOOD: "
+
+
 @pytest.mark.parametrize(
-    ("failing", "rounds", "code", "reason"),
+    ("failing", "status", "rounds", "code", "reason"),
     [
-        ({"change6"}, [1], 0, r"First slower commit: \w{40} Change 6\nAgainst GOOD: -[12][0-9.]+ % "),
-        ({"change6", "change7"}, [0, 1], 1, r"which of these 3 [^:]*:(\n.*)*\n  \w{40} Change 7\n"),
-        ({"change8"}, [0, 1], 1, "Can't tell whether BAD is slower than GOOD: 2 and 0 processes; "),
-        ({"change3"}, [0, 1], 1, "Can't tell whether BAD is slower than GOOD: 0 and 2 processes; "),
+        ({"change6"}, Status.killed, [1], 0, FOUND),
+        ({"change6", "change7"}, Status.killed, [0, 1], 1, r"which of these 3 [^:]*:(\n.*)*\n  \w{40} Change 7\n"),
+        ({"change8"}, Status.killed, [0, 1], 1, f"{UNSURE}2 and 0 processes; "),
+        ({"change3"}, Status.killed, [0, 1], 1, f"{UNSURE}0 and 2 processes; "),
+        ({"change3"}, Status.failed, [0, 1], 1, f"{UNSURE}0 and 2 processes; "),  # a mistake of GOOD is none of BAD
     ],
 )
-def test_processes_that_fail_are_left_out(failing, rounds, code, reason, fates, capsys):
-    fates |= {(commit, num): Status.killed for commit in failing for num in rounds}
-    assert main(["bisect", "change3", "HEAD", "--", *WORDS]) == code
+def test_processes_that_fail_are_left_out(failing, status, rounds, code, reason, fates, capsys):
+    fates |= {(commit, num): status for commit in failing for num in rounds}
+    assert bisect("change3", "HEAD") == code
     assert re.search(reason, capsys.readouterr().out)
 
 
-def test_a_mistake_in_the_code_of_good_is_none_of_bad(fates, capsys):
-    fates |= {("change3", num): Status.failed for num in (0, 1)}
-    assert main(["bisect", "change3", "HEAD", "--", *WORDS]) == 1
-    assert "Can't tell whether BAD is slower than GOOD: 0 and 2 processes; " in capsys.readouterr().out
-
-
 def test_ends_of_one_speed_are_no_slow_down(fates, capsys):
-    assert main(["bisect", "change0", "change3", "--", *WORDS]) == 1
+    assert bisect("change0", "change3") == 1
     assert "No slow-down to look for: BAD is not slower than GOOD" in capsys.readouterr().out
-
-
-def test_git_may_be_set_to_another_language(fates, monkeypatch, capsys):
-    monkeypatch.setenv("LC_ALL", "C.UTF-8")
-    monkeypatch.setenv("LANGUAGE", "de")
-    assert main(["bisect", "change3", "HEAD", "--", *WORDS]) == 0
-    assert "First slower commit: " in capsys.readouterr().out
 
 
 def test_only_commits_of_the_branch_of_bad_are_tried(fates, capsys):
@@ -198,29 +185,25 @@ def test_only_commits_of_the_branch_of_bad_are_tried(fates, capsys):
     git("commit", "-q", "--allow-empty", "-m", "On the side")
     git("checkout", "-q", "main")
     git("merge", "-q", "--no-ff", "-m", "Merge", "side")
-    assert main(["bisect", "change3", "HEAD", "--", *WORDS]) == 0
+    assert bisect("change3", "HEAD") == 0
     text = capsys.readouterr().out
-    assert "First slower commit: " in text
+    assert re.search(FOUND, text)
     assert "On the side" not in text
 
 
 @pytest.mark.slow
 def test_the_slow_commit_of_a_real_repository_is_found_and_a_second_run_measures_nothing(repository, capsys):
-    words = ["bisect", "change2", "change6", "--", *WORDS]
-    assert main(words) == 0
+    assert bisect("change2", "change6") == 0
     printed = re.sub(r"Measuring the peak.*\n|.*-r0: failed: .*\n", "", capsys.readouterr().out)
     records = {path: path.stat().st_mtime_ns for path in repository.rglob(RECORDS)}
     assert "skip: does not run: " in printed
     assert "No module named 'gone'" in printed
-    assert f"First slower commit: {git('rev-parse', 'change6')[0]} Change 6" in printed
-    assert main(words) == 0
+    good, bad = (git("rev-parse", name)[0] for name in ("change2", "change6"))
+    assert f"First slower commit: {bad} Change 6" in printed
+    assert bisect("change2", "change6") == 0
     assert capsys.readouterr().out == printed
     assert records == {path: path.stat().st_mtime_ns for path in repository.rglob(RECORDS)}
-    good, bad = (git("rev-parse", name)[0] for name in ("change2", "change6"))
     folder = next(repository.glob(f"runs/*/{good[:8]}-{bad[:8]}"))
-    sides = [
-        [folder / f"{name}.json" for name in side["records"]] for side in read_json(folder / "compare.json")["sides"]
-    ]
-    revisions = [{read(path).environment["git"]["revision"] for path in side} for side in sides]
-    assert revisions == [{good}, {bad}]
+    for side, commit in zip(read_json(folder / "compare.json")["sides"], (good, bad), strict=True):
+        assert {read(folder / f"{name}.json").environment["git"]["revision"] for name in side["records"]} == {commit}
     assert len(git("worktree", "list")) == 1

@@ -16,34 +16,30 @@ from fakes import faulty_host, make_cell, make_measurement, make_options, make_r
 @pytest.mark.parametrize("limit", [3, 100, 1000, 33_333, 1 << 19])
 @pytest.mark.parametrize("fixed", [0, 100, 1000])
 def test_the_limit_is_found_within_an_eighth_and_no_try_needs_much_more(limit, fixed):
-    fits, fails, room, tried = 0, math.inf, 2.0, []
-    batch = 1
-    while batch is not None:
-        tried.append(batch)
-        if batch <= limit:
-            fits, room = batch, (fixed + limit) / (fixed + batch)
+    fits, fails, room, tried = 0, math.inf, 2.0, [1]
+    while tried[-1] is not None:
+        if tried[-1] <= limit:
+            fits, room = tried[-1], (fixed + limit) / (fixed + tried[-1])
         else:
-            fails = batch
-        batch = next_batch(fits, fails, room)
+            fails = tried[-1]
+        tried.append(next_batch(fits, fails, room))
     assert fits <= limit < fails
     assert fails - fits <= max(1, fits / 8)
-    assert len(tried) <= limit.bit_length() + (4 if not fixed else 20)
-    assert max(tried) <= max(limit + 1, 1.14 * limit)
+    assert len(tried) - 1 <= limit.bit_length() + (4 if not fixed else 20)
+    assert max(tried[:-1]) <= max(limit + 1, 1.14 * limit)
 
 
 OPTIONS = make_options(tracking="mlflow", out=None)
 
 
 def test_when_the_time_is_over_the_largest_that_fits_is_told(project, monkeypatch):
-    def record_of(cell):
-        measured = make_measurement(peak_host_bytes=10**9 + cell.batch_size * 2 * 10**8)
-        return make_record(cell, measurement=measured, wall_s=0.5 * cell.batch_size)
-
     def swept(cells, options, console, *, hosts, show):
-        assert options.tracking == "none"
-        assert all((cell.protocol, cell.steps, cell.breakdown_s) == (Protocol.steps, 1, 0) for cell in cells)
+        (cell,) = cells
+        assert (cell.protocol, cell.steps, cell.breakdown_s, options.tracking) == (Protocol.steps, 1, 0, "none")
         assert options.out in (None, str(project / "runs/mine/new"))
-        return SweepResult(project / "runs/mine/new", [record_of(cell) for cell in cells])
+        measured = make_measurement(peak_host_bytes=10**9 + cell.batch_size * 2 * 10**8)
+        record = make_record(cell, measurement=measured, wall_s=0.5 * cell.batch_size)
+        return SweepResult(project / "runs/mine/new", [record])
 
     monkeypatch.setattr(largest_batch.run, "run", swept)
     console = Console(file=io.StringIO(), width=200)

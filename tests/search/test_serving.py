@@ -3,6 +3,7 @@
 import io
 import math
 import re
+from dataclasses import replace
 from functools import partial
 from types import SimpleNamespace
 
@@ -21,7 +22,7 @@ from accelbench.search.serving import Candidate, search
 from accelbench.serving.server import num_requests
 from accelbench.stats.request_latencies import Probe, Run, num_requests_for, rate_interval, verdict
 from fakes import make_cell, make_options
-from search.test_search import written
+from search.test_search import FOLDER, written
 from stats.test_request_latencies import BATCH, batches, one_worker
 
 OPTIONS = make_options(out="runs/mine")
@@ -34,22 +35,21 @@ def settings(*sizes, fault="serve", **changes):
 
 @pytest.fixture
 def searched(shared, project, monkeypatch):
-    """Searches; returns the exit status and what was printed. Each record takes ten seconds of the budget."""
-    monkeypatch.setattr(BaseSearch, "now", staticmethod(lambda: 10.0 * len(written(project))))
+    """Searches, with an exit status; returns what was printed. Each record takes ten seconds of the budget."""
+    monkeypatch.setattr(BaseSearch, "now", staticmethod(lambda: 10.0 * len(written())))
 
-    def searched(cells, budget_s=10_000.0):
+    def searched(cells, budget_s=10_000.0, status=0):
         console = Console(file=io.StringIO(), width=300)
-        searched.text = console.file.getvalue
-        status = search(cells, OPTIONS, budget_s, console, shared)
-        return status, console.file.getvalue()
+        found = search(cells, OPTIONS, budget_s, console, shared)
+        assert found == status, console.file.getvalue()
+        return console.file.getvalue()
 
     return searched
 
 
-def test_a_search_ends_with_a_sentence_and_records_that_say_the_same(searched, project):
-    status, text = searched(settings(1, 8))
-    assert status == 0, text
-    (sweep,) = read.read_all(project / "runs/mine")
+def test_a_search_ends_with_a_sentence_and_records_that_say_the_same(searched):
+    text = searched(settings(1, 8))
+    (sweep,) = read.read_all(FOLDER)
     (best,) = capacities(sweep.cells)  # the other one's offline throughput is below what this one serves
     assert best.low < 560 < best.high <= 1.05 * best.low
     assert best.sentence in text
@@ -59,19 +59,20 @@ def test_a_search_ends_with_a_sentence_and_records_that_say_the_same(searched, p
     assert "400 requests/s, p99 30.0 ms, sure pass: p99 at most 50 ms" in text
     assert re.search(r"Not probed \(in brackets: requests/s if all arrive at once\): .*\(100\)", text)
     assert len({probe.process.measurement.serving.seed for probe in best.probes}) == len(best.probes)
-    assert len(sweep.planned) == len(written(project)) == len(best.probes) + 2  # offline for each
-    before = written(project)
-    assert searched(settings(1, 8))[0] == 0
-    assert written(project) == before
+    assert len(sweep.planned) == len(written()) == len(best.probes) + 2  # offline for each
+    before = written()
+    searched(settings(1, 8))
+    assert written() == before
 
 
-def test_a_probe_whose_requests_came_late_is_tried_again_with_another_seed(searched, project):
-    status, text = searched(settings(8, fault="serve late"), budget_s=400.0)
-    assert status == 0, text
+UNSURE = "No rate is surely within the limit. The lines above have the reasons.\n"
+
+
+def test_a_probe_whose_requests_came_late_is_tried_again_with_another_seed(searched):
+    text = searched(settings(8, fault="serve late"), budget_s=400.0)
     assert " requests/s with p99 at most 50 ms (" in text
-    status, text = searched(settings(8, fault="serve later"), budget_s=100.0)
-    assert status == 1
-    assert "No rate is surely within the limit. The lines above have the reasons." in text
+    text = searched(settings(8, fault="serve later"), budget_s=100.0, status=1)
+    assert text.endswith(UNSURE)
     assert "requests were issued .72" in text
 
 
@@ -80,17 +81,14 @@ def test_one_network_is_searched_at_a_time(searched):
         searched([*settings(8), *settings(8, fault="serve late")])
 
 
-def test_the_budget_ends_it_and_the_same_command_goes_on(searched, project):
-    status, text = searched(settings(8), budget_s=45.0)
-    assert status == 0, text
-    assert "To go on: run the same command with out=runs/mine; it has a new budget" in text
-    first = written(project)
-    status, text = searched(settings(8), budget_s=4.0)
-    assert "To go on: run the same command with out=runs/mine; it has a new budget" in text
-    assert first == written(project)
-    status, text = searched(settings(8))
-    assert "To go on" not in text
-    assert first.items() <= written(project).items()
+def test_the_budget_ends_it_and_the_same_command_goes_on(searched):
+    go_on = "To go on: run the same command with out=runs/mine; it has a new budget"
+    assert go_on in searched(settings(8), budget_s=45.0)
+    first = written()
+    assert go_on in searched(settings(8), budget_s=4.0)
+    assert first == written()
+    assert "To go on" not in searched(settings(8))
+    assert first.items() <= written().items()
 
 
 @pytest.mark.parametrize(
@@ -100,17 +98,15 @@ def test_the_budget_ends_it_and_the_same_command_goes_on(searched, project):
         ("raise", "failed: ValueError: a bad layer with a second line"),
     ],
 )
-def test_what_can_not_be_served_is_said_at_once(fault, reason, searched, project):
-    status, text = searched(settings(1, fault=fault, server=Server(latency_ms=5.0)))
-    assert status == 1
+def test_what_can_not_be_served_is_said_at_once(fault, reason, searched):
+    text = searched(settings(1, fault=fault, server=Server(latency_ms=5.0)), status=1)
     assert reason in text
-    assert text.endswith("No rate is surely within the limit. The lines above have the reasons.\n")
-    assert len(written(project)) == 1
-    assert len(list(plan_file.read_planned(project / "runs/mine"))) == len(written(project))
+    assert text.endswith(UNSURE)
+    assert len(written()) == len(list(plan_file.read_planned(FOLDER))) == 1
 
 
 def test_workers_that_slow_each_other_down_do_not_show_how_long_a_lone_request_takes(searched):
-    _, text = searched(settings(1, server=Server(latency_ms=15.0, workers=4)), budget_s=45.0)  # 100/s in all
+    text = searched(settings(1, server=Server(latency_ms=15.0, workers=4)), budget_s=45.0)  # 100/s in all
     assert "no rate keeps the limit" not in text
 
 
@@ -157,8 +153,7 @@ def probed(serve, limit_s, rate, lasts_s, draw):
     run = Run(*((1e9 * times_s[0]).astype(np.int64) for times_s in serve(draw, 1, num, rate)))
     misses = run.misses(1e9 * limit_s)
     load = (run.bounds(99)[0] or math.inf) / 1e9 / limit_s
-    fields = {"num": num, "effect": misses.effect, "verdict": verdict(misses, 99)}
-    return Probe(rate=rate, load=load, **fields)
+    return Probe(rate=rate, load=load, num=num, effect=misses.effect, verdict=verdict(misses, 99))
 
 
 def simulated(serve, limit_s, offline, budget_s, seed):
@@ -168,12 +163,12 @@ def simulated(serve, limit_s, offline, budget_s, seed):
     while not candidate.is_close and (ask := candidate.next(left_s - OVERHEAD_S)) is not None:
         rate, lasts_s = ask
         if rate > 1.02 * offline:  # a probe ends early once a request has waited for two seconds
-            numbers = {"num": 1000, "effect": 1.0, "verdict": Verdict.fails}
-            candidate.probes.append(Probe(rate=rate, load=math.inf, **numbers))
-            left_s -= min(lasts_s, 2 / (1 - offline / rate)) + OVERHEAD_S
+            probe = Probe(rate=rate, load=math.inf, num=1000, effect=1.0, verdict=Verdict.fails)
+            lasts_s = min(lasts_s, 2 / (1 - offline / rate))
         else:
-            candidate.probes.append(probed(serve, limit_s, rate, lasts_s, draw))
-            left_s -= lasts_s + OVERHEAD_S
+            probe = probed(serve, limit_s, rate, lasts_s, draw)
+        candidate.probes.append(probe)
+        left_s -= lasts_s + OVERHEAD_S
     low, high = rate_interval(candidate.probes, 99)[:2]
     return low or 0.0, high or math.inf, budget_s - left_s
 
@@ -195,23 +190,17 @@ def test_nineteen_of_twenty_searches_have_the_highest_rate_within_narrow_bounds(
     assert max(took_s) <= budget_s
 
 
-def test_far_from_a_rate_at_which_the_queue_grew_the_next_rate_halves_the_way():
-    """Of a fast network whose queue grows without bound between two probes far from each other."""
-    passed = Probe(rate=4320, num=40_000, effect=1.0, load=0.107, verdict=Verdict.passes)
+def test_between_probes_far_from_each_other_the_next_rate_halves_the_way_or_repeats_a_short_probe():
+    """Of a fast network whose queue grew without bound, on a machine whose slow requests come in long clusters."""
+    passed = Probe(rate=4330, num=83_000, effect=150.0, load=0.148, verdict=Verdict.passes)
     grew = Probe(rate=8950, num=50_000, effect=1.0, load=math.inf, verdict=Verdict.fails)
-    candidate = Candidate(ITEM, offline=8650.0, num=651, probes=[passed, grew])
-    assert candidate.rate == pytest.approx((4320 * 8950) ** 0.5)
-
-
-def test_a_rate_that_kept_the_limit_in_too_short_a_probe_is_probed_again_and_longer():
-    """Of a machine on which slow requests come in long clusters: no request missed the limit, but that may be luck."""
-    short = Probe(rate=4330, num=41_568, effect=150.0, load=0.148, verdict=Verdict.unknown)
-    grew = Probe(rate=8020, num=50_000, effect=1.0, load=math.inf, verdict=Verdict.fails)
-    candidate = Candidate(ITEM, offline=8660.0, num=651, probes=[short, grew])
+    candidate = Candidate(ITEM, offline=8660.0, num=651, probes=[passed, grew])
+    assert candidate.rate == pytest.approx((4330 * 8950) ** 0.5)
+    # No request of the short probe missed the limit, but that may be luck.
+    candidate.probes[0] = replace(passed, num=41_568, verdict=Verdict.unknown)
     rate, seconds = candidate.next(80.0)
-    assert rate == 4330
-    assert seconds == pytest.approx(2 * 9.6)
-    candidate.probes.append(Probe(rate=4330, num=83_000, effect=150.0, load=0.148, verdict=Verdict.passes))
+    assert (rate, seconds) == (4330, pytest.approx(2 * 9.6))
+    candidate.probes.append(passed)
     assert candidate.next(60.0)[0] > 4330
 
 

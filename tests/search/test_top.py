@@ -19,34 +19,30 @@ from tests.sinks.stores import client_of, opened
 maker = Maker()
 
 
-def swept(tmp_path, *records):
+def asked(tmp_path, budgets_s, *records):
+    """The networks of the questions that are asked within each budget."""
     maker.suite(tmp_path / "results", list(records))
-    return read.read_all(tmp_path / "results")
+    sweeps = read.read_all(tmp_path / "results")
+    return [[each.first.cell.model.name for each in questions(sweeps, budget_s)] for budget_s in budgets_s]
 
 
-def pair(model, rates, wall_s=1.0):
-    """Two precisions of a model."""
-    cells = [maker.cell(model, precision=precision) for precision in ("fp32", "bf16")]
+def pair(model, rates, wall_s=1.0, **other):
+    """Two precisions of a model, or one with another setting."""
+    cells = [maker.cell(model), maker.cell(model, **other or {"precision": "bf16"})]
     return [replace(maker.ok(cell, rate), wall_s=wall_s) for cell, rate in zip(cells, rates, strict=True)]
-
-
-def models(found):
-    return [question.first.cell.model.name for question in found]
 
 
 def test_the_cheapest_questions_are_asked_first_and_of_these_the_closest(tmp_path):
     slow = [*pair("dear", (10, 20), 9.0), *pair("far", (10, 20)), *pair("near", (10, 11))]
-    sweeps = swept(tmp_path, *slow, *pair("fast", (1, 2), 0.1))
-    assert models(questions(sweeps, 1000.0)) == ["fast", "near", "far", "dear"]
     # Five processes of each of two cells of 1 s take 10 s; of 0.1 s they take 1 s.
-    assert models(questions(sweeps, 12.0)) == ["fast", "near"]
-    assert questions(sweeps, 0.0) == []
+    found = asked(tmp_path, (1000.0, 12.0, 0.0), *slow, *pair("fast", (1, 2), 0.1))
+    assert found == [["fast", "near", "far", "dear"], ["fast", "near"], []]
 
 
 def test_which_of_two_batch_sizes_is_faster_is_a_question_too(tmp_path):
-    sizes = [replace(maker.ok(maker.cell("cnn", batch_size=size), 10.0 * size), wall_s=0.1) for size in (8, 32)]
-    sweeps = swept(tmp_path, *sizes, *pair("mlp", (1, 2)))
-    assert models(questions(sweeps, 1000.0)) == ["cnn", "mlp"]
+    assert asked(tmp_path, [1000.0], *pair("cnn", (320, 80), 0.1, batch_size=32), *pair("mlp", (1, 2))) == [
+        ["cnn", "mlp"]
+    ]
 
 
 def test_after_it_is_answered_the_report_is_sure_or_says_that_it_cannot_tell(project, shared, empty_store, monkeypatch):
