@@ -2,14 +2,10 @@ import dataclasses
 
 from accelbench.answers.jobs import CRITERIA, Limit, choices, jobs, verdict_text
 from accelbench.judging.row import MEASURED
-from accelbench.schema.cell import DataSpec, Library, Mode, ModelSpec, Pipeline, Protocol, Window
-from accelbench.schema.measurement import Block, Data
+from accelbench.schema.cell import DataSpec, Library, Mode, ModelSpec, Pipeline, Window
+from accelbench.schema.measurement import Data
 
 FAST, QUICK, MIDDLE, BEATEN = (1000, 0.05), (200, 0.002), (500, 0.01), (400, 0.02)
-
-
-def of_model(cells, model):
-    return [dataclasses.replace(cell, model=model) for cell in cells]
 
 
 def test_the_sentence_says_what_is_fastest_by_how_much_and_how_sure(answered, maker) -> None:
@@ -20,26 +16,10 @@ def test_the_sentence_says_what_is_fastest_by_how_much_and_how_sure(answered, ma
         "PyTorch bf16 b128 is fastest here, 400 samples/s, median step 432 ms; "
         "4.00 times as fast as PyTorch fp32 b128 (likely)."
     )
-    first, second, third = [found.fastest, *found.others]
-    assert (found.text(first), verdict_text(found, first)) == ("PyTorch bf16 b128", "4.00 times, likely")
-    assert (found.text(second), verdict_text(found, second)) == ("PyTorch fp32 b128", "reference")
-    assert found.text(third) == "PyTorch fp16 b128"
-    (bert,) = of_model([maker.cell()], ModelSpec(name="bert", library=Library.transformers))
-    own = dataclasses.replace(maker.cell(), data=DataSpec(name="module"))  # nobody knows whether these are images
-    (fed,) = of_model([maker.cell()], ModelSpec(name="Net", library=Library.custom, batch="my.make_batch"))
-    found = answered([maker.ok(cell, 100) for cell in (bert, own, fed)])
-    assert all("100 samples/s" in each.sentence for each in found)
-    assert {each.data for each in found} == {"mnist", "module", "own batches (make_batch)"}
-
-
-def test_near_speeds_of_single_processes_cant_be_told_apart(answered, maker) -> None:
-    cells = [maker.cell(precision=precision) for precision in ("fp32", "bf16")]
-    (answer,) = answered([maker.ok(cell, rate) for cell, rate in zip(cells, (1000, 1010), strict=True)])
-    assert "PyTorch bf16 b128 measured fastest, 1,010 samples/s" in answer.sentence
-    assert "1.01 times as fast as PyTorch fp32 b128, but can't tell: the intervals overlap." in answer.sentence
-    few = [Block(num_steps=1, num_samples=128, seconds=1.0)]
-    (answer,) = answered([maker.ok(cell, 1000, blocks=few) for cell in cells])
-    assert "can't tell: too few blocks for an interval" in answer.sentence
+    names = [found.text(cell) for cell in (found.fastest, *found.others[:2])]
+    assert names == ["PyTorch bf16 b128", "PyTorch fp32 b128", "PyTorch fp16 b128"]
+    assert verdict_text(found, found.fastest) == "4.00 times, likely"
+    assert verdict_text(found, found.others[0]) == "reference"
 
 
 def test_interleaved_processes_decide(answered, maker) -> None:
@@ -56,30 +36,36 @@ def test_interleaved_processes_decide(answered, maker) -> None:
     assert "times as fast as PyTorch bf16 b128, but can't tell: " in answer.sentence
 
 
-def test_a_single_setting_is_no_choice(answered, maker) -> None:
-    (answer,) = answered([maker.ok(maker.cell(), 1000)])
-    assert answer.sentence == "PyTorch fp32 b128 gives 1,000 samples/s, median step 173 ms."
-    assert (answer.lead, answer.gains) == (None, [])
-
-
 def test_answers_of_one_name_say_what_tells_them_apart(answered, maker) -> None:
-    def told(records):
+    def told(*records):
         return [answer.data for answer in answered(records)]
 
-    cells = [maker.cell(protocol=Protocol.steps, steps=steps) for steps in (32, 512)]
-    assert told([maker.ok(cell, 1) for cell in cells]) == ["mnist steps, steps=32", "mnist steps, steps=512"]
-    made = [maker.ok(maker.cell(window=Window(measure_s=seconds)), 1) for seconds in (0.2, 1.0)]
-    assert told(made) == ["mnist, window.measure_s=0.2", "mnist, window.measure_s=1.0"]
-    assert told(made[:1]) == ["mnist"]
+    def cells(name, *values, **same):
+        return told(*(maker.ok(maker.cell(**{name: value}, **same), 1) for value in values))
+
+    def on(cpu_name, **machine):
+        machine = {"cpu_name": cpu_name, **machine}
+        return dataclasses.replace(here, environment={"machine": machine}, identity=str(len(machine)) * 64)
+
+    assert cells("protocol", "steps", "fit", "window") == ["mnist steps", "mnist fit", "mnist"]
+    assert cells("steps", 32, 512, protocol="steps") == ["mnist steps, steps=32", "mnist steps, steps=512"]
+    windows = [Window(measure_s=seconds) for seconds in (0.2, 1.0)]
+    assert cells("window", *windows) == ["mnist, window.measure_s=0.2", "mnist, window.measure_s=1.0"]
+    assert cells("window", windows[0]) == ["mnist"]
     here = maker.ok(maker.cell(), 1)
-    there = dataclasses.replace(here, environment={"machine": {"cpu_name": "Other CPU"}}, identity="2" * 64)
-    assert told([here, there]) == ["mnist, Example CPU @ 2.0 GHz", "mnist, Other CPU"]
-    machine = {"cpu_name": "Other CPU", "gpus": ["NVIDIA A", "NVIDIA A"]}
-    rented = dataclasses.replace(here, environment={"machine": machine}, identity="3" * 64)
-    assert told([there, rented]) == ["mnist, Other CPU", "mnist, Other CPU + NVIDIA A"]
+    assert told(here, on("Other CPU")) == ["mnist, Example CPU @ 2.0 GHz", "mnist, Other CPU"]
+    rented = on("Other CPU", gpus=["NVIDIA A", "NVIDIA A"])
+    assert told(on("Other CPU"), rented) == ["mnist, Other CPU", "mnist, Other CPU + NVIDIA A"]
     images = Data(name="mnist", digest="f" * 64, source="other images", stand_in=False)
     later = dataclasses.replace(maker.ok(maker.cell(), 1, data=images), started_at="2026-11-21T18:00:00+00:00")
-    assert told([here, later]) == ["mnist"]  # the earlier one is older
+    assert told(here, later) == ["mnist"]  # the earlier one is older
+    bert = dataclasses.replace(maker.cell(), model=ModelSpec(name="bert", library=Library.transformers))
+    own = dataclasses.replace(maker.cell(), data=DataSpec(name="module"))  # nobody knows whether these are images
+    net = ModelSpec(name="Net", library=Library.custom, batch="my.make_batch")
+    fed = dataclasses.replace(maker.cell(), model=net)
+    found = answered([maker.ok(cell, 100) for cell in (bert, own, fed)])
+    assert all("100 samples/s" in each.sentence for each in found)
+    assert {each.data for each in found} == {"mnist", "module", "own batches (make_batch)"}
 
 
 def test_jobs_come_by_their_gains_and_name_settings_with_the_device_where_it_is_another(answered, maker) -> None:

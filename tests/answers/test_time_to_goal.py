@@ -3,11 +3,9 @@
 import pytest
 
 from accelbench.answers.cells import Process, cells_of
-from accelbench.answers.headline import beside_speeds, notices
-from accelbench.answers.jobs import jobs
 from accelbench.answers.time_to_goal import target_answers
-from accelbench.schema.cell import Definition, Precision, Protocol, Status
-from fakes import make_cell, make_record, make_trained
+from accelbench.schema.cell import Definition, Precision, Status
+from fakes import make_cell, make_trained
 
 BF16 = {"precision": Precision.bf16_mixed}
 FAST = [11.4, 12.9, 11.9, 12.3, 11.1, 12.6, 11.7, 12.1, 12.8, 11.6]
@@ -84,14 +82,6 @@ def test_seeds_that_are_planned_and_not_measured_leave_nothing_sure():
     assert answer.leads[0].text.endswith("likely: not all planned seeds are measured)")
 
 
-def test_a_setting_has_its_clocks():
-    (answer,) = answered(*runs([*FAST[:5], None], compile_s=0.5))
-    (setting,) = answer.settings
-    assert (setting.num_arrived, setting.number("target_epochs")) == (5, 5)
-    assert setting.number("target_compile_s") == 0.5
-    assert setting.cell.number("target_s") == pytest.approx(12.3)
-
-
 def test_workloads_are_told_apart_and_learning_rates_are_settings_of_one():
     cell = make_cell()
     other = runs(FAST[:2], target={"every": 0.5})
@@ -99,11 +89,3 @@ def test_workloads_are_told_apart_and_learning_rates_are_settings_of_one():
     first, second = answered(*runs(FAST[:2]), *other, *rates)
     assert [each.name for each in first.settings] == ["PyTorch fp32 b32 lr 0.001", "PyTorch fp32 b32 lr 0.01"]
     assert (first.what.endswith("target.every=1.0"), second.what.endswith("target.every=0.5")) == (True, True)
-
-
-def test_no_throughput_ranking_has_them_and_they_are_not_missing():
-    cells = cells_of(map(Process.of, [*runs(FAST[:2]), *runs(SLOW[:2], **BF16), make_record()]))
-    assert {each.fastest.cell.protocol for each in jobs(cells)} == {Protocol.window}
-    assert "Missing" not in notices(cells)
-    (text,) = beside_speeds(cells)
-    assert text.startswith("mlp on mnist to accuracy at least 0.97 (first passage): PyTorch fp32 b32: 12.9 s")

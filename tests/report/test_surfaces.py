@@ -8,6 +8,7 @@ from rich.console import Console
 
 import accelbench
 from accelbench.answers.cells import Process, cells_of
+from accelbench.answers.headline import notices
 from accelbench.answers.jobs import jobs
 from accelbench.answers.time_to_goal import target_answers
 from accelbench.cli import main
@@ -56,6 +57,8 @@ def test_every_surface_says_the_same_of_trainings_to_a_target(folder, capsys):
     assert "| 5 of 6 seeds | 12.3 s | at least 11.1 |" in row
     found = accelbench.read("runs/mine")
     assert (round(found[0].target_s, 3), found[0].target_epochs, found[0].samples_per_s) == (12.3, 5, None)
+    (setting, _) = ANSWER.settings
+    assert (setting.num_arrived, setting.number("target_epochs"), setting.number("target_compile_s")) == (5, 5, 0.5)
     assert ANSWER.sentence in repr(found)
     assert "target reached in 12.3 s, 5.00 epochs" in repr(found[0])
     run = of_process(TRAINED[0])
@@ -63,7 +66,9 @@ def test_every_surface_says_the_same_of_trainings_to_a_target(folder, capsys):
     assert [(each.value, each.step) for each in points][3:] == [(0.4, 400), (0.975, 500), (0.975, 600)]
     assert points[4].timestamp_ms - run.start_ms == 11400
     assert (run.metrics["target_s"], run.metrics["target_epochs"]) == (11.4, 5)
+    assert {each.fastest.cell.protocol for each in jobs(cells_of(map(Process.of, [*TRAINED, *others])))} == {"window"}
     cells = cells_of(map(Process.of, TRAINED))
+    assert "Missing" not in notices(cells)
     assert [round(each.metrics["target_s"], 3) for each in of_cells(cells)] == [12.3, 23]
     assert ANSWER.sentence in " ".join(about(cells).replace("*", "").split())
 
