@@ -54,30 +54,33 @@ def test_processes_of_other_machines_or_packages_are_other_cells(cells, maker) -
 def test_processes_of_other_code_weights_or_data_are_an_older_cell_that_counts_nowhere(cells, maker, change) -> None:
     before = maker.ok(maker.cell(repeat=0), 70_000)
     data = maker.stand_in if "data" in change else before.data
-    after = replace(maker.ok(maker.cell(repeat=1), 400, data=data), environment={**before.environment, **change})
-    for records in ([before, maker.at(after, 9)], [maker.at(after, 9), before]):
+    after = maker.ok(maker.cell(repeat=1), 400, data=data)
+    after = maker.at(replace(after, environment={**before.environment, **change}), 9)
+    for records in ([before, after], [after, before]):
         new, old = sorted(cells(records), key=lambda cell: cell.is_older)
         assert (new.outcome, new.speed, new.num_processes) == ("ok", pytest.approx(400), 1)
         assert (old.outcome, old.speed, old.num_processes, old.is_ok) == ("older", None, 0, False)
         assert (old.row["status"], old.row["samples_per_s"], old.row["reason"]) == ("ok", None, WHY_OLDER)
-        rows = {row["repeat"]: row for row in process_rows([new, old])}
-        assert [rows[i]["counts"] for i in (0, 1)] == [False, True]
+        rows = sorted(process_rows([new, old]), key=lambda row: row["repeat"])
+        assert [row["counts"] for row in rows] == [False, True]
         assert (rows[0]["cell"], rows[0]["reason"]) == (old.row["cell"], WHY_OLDER)
         assert rows[0]["samples_per_s"] == pytest.approx(70_000)
-    waiting = Process(cell=maker.cell(repeat=2), name="0" * 12 + "-" + "0" * 8, label="w", record=None)
-    new, _ = cells_of([Process.of(maker.at(after, 9)), Process.of(before), waiting])
-    assert waiting in new.processes
+    new, _ = cells_of([Process.of(after), Process.of(before), waiting(maker)])
+    assert NOT_RUN in [process.outcome for process in new.processes]
+
+
+def waiting(maker):
+    return Process(cell=maker.cell(repeat=2), name="0" * 12 + "-" + "0" * 8, label="w", record=None)
 
 
 def test_what_did_not_run_or_failed_belongs_to_the_cell_of_its_settings(maker) -> None:
     ran = Process.of(maker.ok(maker.cell(repeat=0), 100))
     failed = Process.of(maker.record(maker.cell(repeat=1), Status.failed, reason="no"))
-    waiting = Process(cell=maker.cell(repeat=2), name="0" * 12 + "-" + "0" * 8, label="w", record=None)
-    (cell,) = cells_of([waiting, failed, ran])
+    (cell,) = cells_of([waiting(maker), failed, ran])
     assert (cell.outcome, cell.num_processes, len(cell.processes)) == ("ok", 1, 3)
-    (alone,) = cells_of([waiting, failed])
+    (alone,) = cells_of([waiting(maker), failed])
     assert (alone.outcome, alone.reason, alone.speed, alone.row["samples_per_s"]) == ("failed", "no", None, None)
-    (nothing,) = cells_of([waiting])
+    (nothing,) = cells_of([waiting(maker)])
     assert nothing.outcome == NOT_RUN
 
 

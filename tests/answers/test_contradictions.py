@@ -161,11 +161,12 @@ def of_every_cell(said, page) -> None:
     references = references_of(page.jobs)
     for row in rows_of(page.cells):
         said.speed("every cell", row["cell"], row["samples_per_s"])
-        if row["cell"] in references:
-            ratio, _, word = row["against"].partition(" times, ")
+        ratio, _, word = (row["against"] or "").partition(" times, ")
+        assert bool(word) == (row["cell"] in references)
+        if word:
             said.pair("every cell", row["cell"], references[row["cell"]], ratio, word)
         else:
-            assert row["against"] in (None, "", REFERENCE)
+            assert ratio in ("", REFERENCE)
 
 
 def rows_of(cells):

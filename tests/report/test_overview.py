@@ -8,6 +8,7 @@ from accelbench.report import build
 from accelbench.report.contents import compose
 from accelbench.report.overview import picture_of
 from accelbench.schema.cell import Engine, KerasSettings, Mode, Options, Status
+from report.conftest import MNIST
 from report.pictures.samples import served
 
 NO_GPU = "no NVIDIA driver"
@@ -19,16 +20,15 @@ def screen(read, tmp_path):
 
     def screen(records):
         page = compose([read(records)])
-        html = build.html(page, tmp_path)
-        title, about = re.search(r"<h1>(.*?)</h1>.*?<p class=\"about\">(.*?)</p>", html, re.DOTALL).groups()
-        return page, re.sub("<.*?>", "", title), about
+        found = re.search(r"<h1>(.*?)</h1>.*?<p class=\"about\">(.*?)</p>", build.html(page, tmp_path), re.DOTALL)
+        return page, re.sub("<.*?>", "", found[1]), found[2]
 
     return screen
 
 
-def rated(maker, **rates):
+def rated(maker, model="mlp", data=MNIST, **rates):
     """Records of a network in each precision."""
-    return [maker.ok(maker.cell(precision=word), rate) for word, rate in rates.items()]
+    return [maker.ok(maker.cell(model, precision=word), rate, data=data) for word, rate in rates.items()]
 
 
 def jobs(maker, num):
@@ -57,26 +57,19 @@ def test_its_title_says_what_was_found_whatever_was_measured(screen, maker) -> N
 
 
 def test_the_line_below_names_the_reference_how_sure_it_is_and_stand_ins(screen, maker) -> None:
-    assert screen(rated(maker, fp32=100, bf16=200))[2] == (
-        "against PyTorch fp32 on CPU, same batch; likely: one run each"
-    )
-    drawn = [
-        maker.ok(maker.cell(precision=word), rate, data=maker.stand_in) for word, rate in (("bf16", 1), ("fp32", 2))
-    ]
-    cnn = [maker.ok(maker.cell("cnn", precision=word), rate) for word, rate in (("fp32", 1), ("bf16", 2))]
-    assert screen([*drawn, *cnn])[2] == (
+    one = rated(maker, fp32=100, bf16=200)
+    assert screen(one)[2] == "against PyTorch fp32 on CPU, same batch; likely: one run each"
+    drawn = rated(maker, data=maker.stand_in, bf16=1, fp32=2)
+    assert screen([*drawn, *rated(maker, "cnn", fp32=1, bf16=2)])[2] == (
         "against what was asked for first, same batch; likely: one run each; "
         "stand-in data: speeds are valid, accuracies aren&#39;t"
     )
 
 
 def test_a_row_has_each_setting_with_its_figures_and_how_to_measure_it_again(screen, maker) -> None:
-    records = [
-        *rated(maker, fp32=100, bf16=200),
-        maker.ok(maker.cell(device="gpu", options=Options(compile=True)), 5000),
-    ]
-    keras = maker.cell(engine=Engine.keras, keras=KerasSettings())
-    page, _, _ = screen([*records, maker.ok(keras, 80, warnings=["the loader waited"])])
+    gpu = maker.ok(maker.cell(device="gpu", options=Options(compile=True)), 5000)
+    keras = maker.ok(maker.cell(engine=Engine.keras, keras=KerasSettings()), 80, warnings=["the loader waited"])
+    page, _, _ = screen([*rated(maker, fp32=100, bf16=200), gpu, keras])
     (row,) = picture_of(page.jobs, "results")["jobs"]
     names = [(gain["setting"], gain["kind"], gain["times"], gain["word"]) for gain in row["gains"]]
     assert names == [
@@ -92,11 +85,21 @@ def test_a_row_has_each_setting_with_its_figures_and_how_to_measure_it_again(scr
     assert re.match(r"1\.\d\d to 2\.\d\d$", second["within"])
 
 
-def test_tiles_have_what_other_pages_have_sentences_for_and_the_bar_has_all_cells(screen, maker) -> None:
-    cells = [maker.cell(model, precision=word) for model in ("mlp", "cnn") for word in ("fp32", "bf16")]
-    records = [maker.ok(cell, rate, output_error=0.009) for cell, rate in zip(cells, (100, 300, 100, 50), strict=True)]
+def test_tiles_and_questions_have_their_figures_and_the_bar_has_all_cells(screen, maker) -> None:
+    records = rated(maker, fp32=100, bf16=300) + rated(maker, "cnn", fp32=100, bf16=50)
     skipped = [maker.record(maker.cell(device=word), Status.skipped, reason=NO_GPU) for word in ("gpu", "tpu")]
     page, _, _ = screen([*records, *skipped, maker.record(maker.cell("rnn"), Status.failed, reason="no")])
     assert page.tiles == [("bf16 0.50 to 3.0x", "over fp32 in 2 of 2 pairs, likely")]
     assert page.measured == {"cpu": 4}
     assert sum(page.unmeasured.values()) == 3
+    (precision,) = page.questions
+    assert (precision.title, precision.sentence) == (
+        "Which precision?",
+        "bf16 is 0.500 to 3.00 times as fast as fp32 in 2 of 2 pairs (2 likely).",
+    )
+    assert [(line.name, line.text) for line in precision.lines] == [
+        ("bf16: mlp train, PyTorch fp32 b128", "3.00x, likely"),
+        ("bf16: cnn train, PyTorch fp32 b128", "0.500x, likely"),
+    ]
+    low, high = precision.lines[0].bounds
+    assert low < 3 < high

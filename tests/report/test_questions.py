@@ -9,35 +9,20 @@ from report.pictures.samples import served, working
 
 
 @pytest.fixture
-def asked(read, maker):
-    """From cells, by their changes, and their rates to the questions that are asked about them."""
+def asked(read):
+    """From records to the questions that are asked about them."""
 
-    def asked(rates, records=(), costs=None):
-        records = records or [maker.ok(maker.cell(**dict(changes)), rate) for changes, rate in rates]
-        sweep = read(records, costs=costs)
-        return {question.title: question for question in questions(sweep.cells, jobs(sweep.cells))}
+    def asked(records):
+        cells = read(records).cells
+        return {question.title: question for question in questions(cells, jobs(cells))}
 
     return asked
 
 
-def test_each_question_has_a_sentence_with_its_figures(asked) -> None:
-    cells = [{"model": model, "precision": word} for model in ("mlp", "cnn") for word in ("fp32", "bf16")]
-    found = asked(zip(cells, (100, 300, 100, 50), strict=True))
-    precision = found["Which precision?"]
-    assert precision.sentence == ("bf16 is 0.500 to 3.00 times as fast as fp32 in 2 of 2 pairs (2 likely).")
-    assert [(line.name, line.text) for line in precision.lines] == [
-        ("bf16: mlp train, PyTorch fp32 b128", "3.00x, likely"),
-        ("bf16: cnn train, PyTorch fp32 b128", "0.500x, likely"),
-    ]
-    low, high = precision.lines[0].bounds
-    assert low < 3 < high
-    assert not {"Which device?", "Which engine?"} & set(found)
-    assert asked([({}, 100)]) == {}
-
-
 def test_the_limit_and_the_phases_have_a_line_for_each_job(asked, maker) -> None:
+    assert asked([maker.ok(maker.cell(), 100)]) == {}
     records = [working(maker, "mlp"), working(maker, "cnn", work=Work(flops=10**12, bytes=10**6, num_operators=9))]
-    found = asked([], records)
+    found = asked(records)
     limit = found["How near to the limit?"]
     assert limit.sentence.startswith("The fastest cells reach 50 to 3")
     assert limit.lines[0].value > 100
@@ -47,7 +32,7 @@ def test_the_limit_and_the_phases_have_a_line_for_each_job(asked, maker) -> None
 
 
 def test_requests_have_a_section_for_each_workload_with_the_probes_of_each_setting(asked, maker) -> None:
-    question = asked([], served(maker))["How many requests per second?"]
+    question = asked(served(maker))["How many requests per second?"]
     assert question.sentence.startswith("PyTorch fp32, batches of at most 8: ")
     assert re.search(r": 200 to 2[0-4]\d requests/s with p99 at most 50 ms \(sure\)", question.sentence)
     assert [line.name.partition(", ")[2] for line in question.lines] == [
@@ -60,5 +45,5 @@ def test_requests_have_a_section_for_each_workload_with_the_probes_of_each_setti
     assert {"requests/s: from", "to", "p99 (ms)"} <= set(shown)
     assert shown["busy (%)"] == "62.5"
     assert "J/request" not in shown
-    several = asked([], [*served(maker), *served(maker, "mlp")])
+    several = asked([*served(maker), *served(maker, "mlp")])
     assert [title.partition("? ")[2].split()[0] for title in several] == ["cnn", "mlp"]

@@ -32,7 +32,7 @@ def run(service, protocol=Protocol.server, *, seed=1, until_s=math.inf, rate=100
 
 
 def others(served):
-    """The defects without those about late requests, which a busy machine explains."""
+    """The defects but those about late requests, which a busy machine explains."""
     return [defect for defect in served.defects if "late (p99)" not in defect]
 
 
@@ -79,8 +79,7 @@ def test_workers_compute_at_the_same_time_each_in_the_thread_that_was_prepared()
 
         return compute
 
-    prepare = lambda index: prepared.update({index: threading.get_ident()})  # noqa: E731
-    served = run(make(worker(0), worker(1), prepare=prepare), rate=1000.0)
+    served = run(make(worker(0), worker(1), prepare=lambda i: prepared.update({i: threading.get_ident()})), rate=1000.0)
     assert served.serving.num_errors == 0
     assert {index: {ident} for index, ident in prepared.items()} == threads
     assert prepared[0] == threading.get_ident() != prepared[1]
@@ -109,15 +108,13 @@ def _raise(error):
     raise error
 
 
-@pytest.mark.parametrize(("where", "index"), [("prepare", 0), ("compute", 1)])
-def test_memory_that_has_run_out_ends_the_run_and_its_threads(where, index):
+@pytest.mark.parametrize(("where", "error"), [("prepare", MemoryError()), ("compute", RuntimeError("out of memory"))])
+def test_memory_that_has_run_out_ends_the_run_and_its_threads(where, error):
     earlier = set(threading.enumerate())
-    failing = [sleeps(0.001), sleeps(0.001)]
-    if where == "compute":
-        failing[index] = lambda _: _raise(RuntimeError("CUDA out of memory"))
-    prepare = lambda worker: _raise(MemoryError()) if worker == index and where == "prepare" else None  # noqa: E731
-    with pytest.raises(MemoryError if where == "prepare" else RuntimeError):
-        run(make(*failing, prepare=prepare), rate=500.0)
+    second = sleeps(0.001) if where == "prepare" else lambda _: _raise(error)
+    prepare = lambda worker: _raise(error) if where == "prepare" and worker == 0 else None  # noqa: E731
+    with pytest.raises(type(error)):
+        run(make(sleeps(0.001), second, prepare=prepare), rate=500.0)
     assert set(threading.enumerate()) <= earlier
     assert _generators() == []
 
@@ -129,15 +126,10 @@ def _generators():
 
 def test_a_killed_generator_makes_the_run_invalid():
     calls = iter(range(10_000))
-
-    def kills(_):
-        if next(calls) == 10:
-            os.kill(_generators()[0], signal.SIGKILL)
-
-    served = run(make(kills))
-    assert 10 < served.serving.num_requests < NUM
-    assert served.serving.num_errors == 0
+    served = run(make(lambda _: os.kill(_generators()[0], signal.SIGKILL) if next(calls) == 10 else None))
     num = served.serving.num_requests
+    assert 10 < num < NUM
+    assert served.serving.num_errors == 0
     assert others(served) == [f"the process that issues requests ended after {num} of {NUM}"]
 
 
@@ -187,9 +179,6 @@ def test_arrivals_have_the_rate_and_are_as_irregular_as_a_poisson_process():
     assert 19.9e9 < due[-1] <= 20e9
     assert gaps.mean() == pytest.approx(2e6, rel=0.01)
     assert gaps.std() == pytest.approx(gaps.mean(), rel=0.05)  # as in an exponential distribution
-
-
-def test_too_many_requests_are_refused():
     assert [num_requests(Server(rate=rate, duration_s=20.0)) for rate in (50.0, 0.01)] == [1000, 1]
     for rate in (1.1e5, 1e308):
         with pytest.raises(UserError, match="more than 2,000,000 requests in server.duration_s=20: use a lower rate"):
@@ -197,6 +186,7 @@ def test_too_many_requests_are_refused():
 
 
 MS = 1_000_000  # nanoseconds
+DUE = due_ns(4000, 50, seed=1)
 
 
 def times_of(due, late_ns=MS // 10, failed=()):
@@ -216,7 +206,7 @@ def of(times, protocol=Protocol.server, ended_early=None, **server):
 
 
 def test_rates_latencies_and_where_the_time_went_are_those_of_the_requests():
-    times = times_of(due_ns(4000, 50, seed=1))
+    times = times_of(DUE)
     due, _, dispatched, done = times
     kept = of(times, latency_ms=80)
     assert (kept.seed, kept.num_requests, kept.num_errors) == (3, 4000, 0)
@@ -236,13 +226,11 @@ def test_rates_latencies_and_where_the_time_went_are_those_of_the_requests():
 
 
 def test_a_request_without_an_answer_is_a_miss_and_not_served():
-    due = due_ns(4000, 50, seed=1)
-    kept = of(times_of(due, failed=range(0, 4000, 25)), latency_ms=80)
-    assert (kept.num_errors, kept.num_missed) == (160, 160 + of(times_of(due), latency_ms=80).num_missed)
-    assert kept.verdict == Verdict.fails
-    assert kept.served_per_s == pytest.approx(48, rel=0.01)
+    kept = of(times_of(DUE, failed=range(0, 4000, 25)), latency_ms=80)
+    assert (kept.num_errors, kept.num_missed) == (160, 160 + of(times_of(DUE), latency_ms=80).num_missed)
+    assert (kept.verdict, kept.served_per_s) == (Verdict.fails, pytest.approx(48, rel=0.01))
     assert [quantile.seconds is None for quantile in kept.latencies] == [False, False, True, True]
-    nothing = of(times_of(due, failed=range(4000)))
+    nothing = of(times_of(DUE, failed=range(4000)))
     assert (nothing.served_per_s, nothing.compute_s, nothing.verdict) == (0, None, Verdict.fails)
 
 
