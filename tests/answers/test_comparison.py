@@ -2,6 +2,7 @@ import io
 import json
 import re
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from rich.console import Console
@@ -101,11 +102,11 @@ def test_sides_of_several_machines_or_with_common_records_are_refused():
     ],
 )
 def test_what_is_not_the_same_thing_is_refused_unless_it_was_asked_for(other, named):
+    sides = (records(data=DIGITS), records(**other))
     with pytest.raises(UserError, match="did not measure the same thing: .*; add --anyway to compare them") as raised:
-        answered(records(data=DIGITS), records(**other))
+        answered(*sides)
     assert named in str(raised.value)
-    text = answered(records(data=DIGITS), records(**other), anyway=True)[1]
-    assert re.search(f"Not the same thing: .*{re.escape(named)}", text)
+    assert re.search(f"Not the same thing: .*{re.escape(named)}", answered(*sides, anyway=True)[1])
 
 
 def late(**changes):
@@ -173,97 +174,81 @@ def test_cells_that_are_equal_but_for_the_repeat_are_a_pair():
     models = [ModelSpec(name="mlp", args={"units": units}) for units in (8, 9)]
     sides = [process for model in models for process in processes(model=model)]  # of one label
     assert [one.label.rpartition("-")[2] for one in match(sides, sides)[0]] == ["units=8", "units=9"]
-
-
-def test_a_setting_in_which_the_sides_differ_throughout_is_what_is_compared():
-    first = processes(batch_size=8) + processes(batch_size=16)
+    # A setting in which the sides differ throughout is what is compared.
     pairs, varied, num_unpaired = match(first, processes(batch_size=8, precision=Precision.bf16))
     assert (varied, num_unpaired) == ({"precision": "fp32 | bf16"}, 1)
     assert [one.label for one in pairs] == ["mlp-cpu-bf16-b8-infer"]
-    cnn = ModelSpec(name="cnn", args={"width": 3})
-    _, varied, _ = match(processes(), processes(model=cnn, batch_size=64))
+    _, varied, _ = match(processes(), processes(model=ModelSpec(name="cnn", args={"width": 3}), batch_size=64))
     assert set(varied) == {"model.name", "model.args.width", "batch_size"}
     assert varied["model.args.width"] == "none | 3"
-
-
-def test_sides_that_cannot_be_paired_are_refused():
     several = "differ in batch_size, but A or B has several values itself: mlp-cpu-fp32-b8.* and mlp-cpu-fp32-b16"
     with pytest.raises(UserError, match=several):
-        match(processes(batch_size=8) + processes(batch_size=16), processes(batch_size=32))
+        match(first, processes(batch_size=32))
     first = processes(batch_size=8) + processes(batch_size=16, seed=1)
     with pytest.raises(UserError, match=r"no cell of A matches a cell of B. A has mlp-cpu-fp32-b16-infer-s1, mlp-"):
         match(first, processes(batch_size=16) + processes(batch_size=8, seed=1))
 
 
 OLD = {"machine": MACHINE, "git": {"revision": "abc1" * 10, "branch": "main"}}
+NETS = Path("results/nets")  # of the project
 NEW = {"machine": MACHINE, "git": {"revision": "def2" * 10, "branch": "faster"}}
 
 
-def put(folder, repeat=0, environment=OLD, **changes):
-    """A record in `folder`, as a sweep leaves it, a minute after the one before it."""
-    started_at = f"2026-11-20T09:0{repeat}:00+00:00"
-    made = make_record(make_cell(repeat=repeat), environment=environment, started_at=started_at, **changes)
-    record.write(made, folder)
-    return made
-
-
 @pytest.fixture
-def root(tmp_path, monkeypatch):
-    """A project."""
+def put(tmp_path, monkeypatch):
+    """Writes a record into a suite of a project, as a sweep leaves it, a minute after the one before it."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "params.yaml").write_text("suites: {}\n")
-    return tmp_path
+
+    def put(repeat, environment=OLD, suite="nets", **changes):
+        started_at = f"2026-11-20T09:0{repeat}:00+00:00"
+        made = make_record(make_cell(repeat=repeat), environment=environment, started_at=started_at, **changes)
+        record.write(made, NETS.with_name(suite))
+        return made
+
+    return put
 
 
 def repeats(records):
     return sorted(process.cell.repeat for process in records.processes)
 
 
-def test_a_name_is_a_folder_of_records_a_suite_a_records_file_or_all_of_a_revision(root):
-    put(root / "results/nets", 0)
-    made = put(root / "results/nets", 1, NEW)
-    write_plan_of(root / "results/nets", [made])
+def test_a_name_is_a_folder_of_records_a_suite_a_records_file_or_all_of_a_revision(put):
+    put(0)
+    write_plan_of(NETS, [made := put(1, NEW)])
     for repeat in (2, 3):
-        put(root / "results/more", repeat, NEW)
-    found = {
-        "nets": [1],
-        "results/nets": [1],  # what its plan wants
-        "more": [2, 3],
-        "results": [1, 2, 3],  # without a plan, all
-        f"results/nets/{made.name}.json": [1],
-        **{f"{name}@abc1abc1": [0] for name in ("nets", "", "results/nets")},  # of all that was ever measured
-        **{f"{name}@{word}": [1] for name in ("nets", "results/nets") for word in ("def2", "faster")},
-        "@faster": [1, 2, 3],
-    }
+        put(repeat, NEW, "more")
+    found = {"nets": [1], "results/nets": [1], f"results/nets/{made.name}.json": [1]}  # what its plan wants
+    found |= {"more": [2, 3], "results": [1, 2, 3]}  # without a plan, all
+    found |= {f"{name}@abc1abc1": [0] for name in ("nets", "", "results/nets")}  # of all that was ever measured
+    found |= {f"{name}@{word}": [1] for name in ("nets", "results/nets") for word in ("def2", "faster")}
+    found["@faster"] = [1, 2, 3]
     assert {name: repeats(find(name)) for name in found} == found
     assert not any(find(name).notes for name in found)
 
 
-def test_of_several_versions_of_the_code_those_of_the_last_one_count(root):
+def test_of_several_versions_of_the_code_those_of_the_last_one_count(put):
     for repeat, word in enumerate("aabb"):
-        put(root / "results/nets", repeat, {**OLD, "files": {"model.target": word}})
+        put(repeat, {**OLD, "files": {"model.target": word}})
     for name in ("nets", "nets@main"):
         records = find(name)
         assert repeats(records) == [2, 3]
         assert records.notes == ["2 processes left out because of older code, weights, data or packages"]
 
 
-def test_a_process_that_was_killed_before_it_read_data_is_one_of_its_cell(root):
+def test_a_process_that_was_killed_before_it_read_data_is_one_of_its_cell(put):
     for repeat, data in enumerate((DIGITS, DIGITS, None)):
-        put(root / "results/nets", repeat, status=Status.ok if data else Status.killed, data=data)
+        put(repeat, status=Status.ok if data else Status.killed, data=data)
     records = find("nets")
     assert (repeats(records), records.notes) == ([0, 1, 2], [])
 
 
-def test_records_that_are_not_readable_are_named(root):
-    folder = root / "results/nets"
-    put(folder)
-    old = put(folder, repeat=8)
-    (folder / f"{old.name}.json").write_text(json.dumps({**old.to_json(), "schema_version": 2}))
-    (folder / f"{'f' * 12}-{'0' * 8}.json").write_text("{")
-    notes = find("nets@abc1").notes
-    assert len(notes) == 2
-    assert f"results/nets/{'f' * 12}-{'0' * 8}.json: not a readable record (" in "\n".join(notes)
+def test_records_that_are_not_readable_are_named(put):
+    put(0)
+    old = put(8)
+    (NETS / f"{old.name}.json").write_text(json.dumps({**old.to_json(), "schema_version": 2}))
+    (NETS / f"{'f' * 12}-{'0' * 8}.json").write_text("{")
+    assert len(find("nets@abc1").notes) == 2
     named = "no record has this git revision or branch\n  results/nets/.*schema 2.*\n  results/nets/f+-0+.json: not a"
     with pytest.raises(UserError, match=named):
         find("nets@9999")

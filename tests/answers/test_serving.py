@@ -73,13 +73,13 @@ def test_settings_are_ordered_within_what_compares_and_the_percentile_is_the_cel
 
 
 def test_other_machines_and_packages_are_told_apart():
-    places = [{"machine": {"cpu_name": name}, "versions": {"torch": "2"}} for name in ("one", "two")]
-    told = found(*(probed(100 * i, P, environment=place) for i, place in enumerate(places, start=1)))
+    names = [("one", {}), ("two", {}), ("one", {"platform": "Linux 7"})]
+    places = [{"machine": {"cpu_name": name, **more}, "versions": {"torch": "2"}} for name, more in names]
+    told = found(*(probed(100 * i, P, environment=place) for i, place in enumerate(places[:2], start=1)))
     assert [each.low for each in told] == [100, 200]
     assert told[0].what.endswith(", one")
     assert best_settings(told) == told
-    newer = {"machine": {"cpu_name": "one", "platform": "Linux 7"}, "versions": {"torch": "2"}}
-    told = found(*(probed(100, P, environment=place) for place in (*places, newer)))
+    told = found(*(probed(100, P, environment=place) for place in places))
     assert len(best_settings(told)) == 3
     assert told[2].what.endswith(", one, platform Linux 7")
 
