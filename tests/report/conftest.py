@@ -126,8 +126,7 @@ class Maker:
             Status.invalid: {"reason": "asked for fp16, ran bf16"},
         }
         for i, (status, why) in enumerate(lstm.items()):
-            cell = self.cell("lstm", batch_size=2**i)
-            records.append(self.record(cell, status, **why))
+            records.append(self.record(self.cell("lstm", batch_size=2**i), status, **why))
         return records, [self.cell("rnn"), self.cell("rnn", batch_size=32)]
 
 
@@ -138,8 +137,8 @@ SPREAD = (0.97, 0.98, 0.99, 1.0, 1.01, 1.02, 1.03)
 
 def inferring(maker, name, device="cpu", precision="fp32", rate=100.0, *, batch_size=16, side=224, **changes):
     cell = maker.cell(name, device, precision, mode=Mode.infer, batch_size=batch_size, data=RANDOM, **changes)
-    cell = dataclasses.replace(cell, model=dataclasses.replace(cell.model, input_shape=(3, side, side)))
-    return maker.ok(cell, rate, data=None)
+    model = dataclasses.replace(cell.model, input_shape=(3, side, side))
+    return maker.ok(dataclasses.replace(cell, model=model), rate, data=None)
 
 
 @pytest.fixture(scope="session")

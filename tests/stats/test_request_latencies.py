@@ -10,13 +10,10 @@ import scipy
 
 from accelbench.schema.cell import Verdict
 from accelbench.stats.request_latencies import (
-    CAREFUL,
-    Misses,
     Probe,
     Run,
     num_requests_for,
     rate_interval,
-    share_bounds,
     verdict,
 )
 
@@ -207,23 +204,6 @@ def test_probes_on_both_sides_of_the_limit_tell_its_rate_together():
 
 
 P, F, U = Verdict.passes, Verdict.fails, Verdict.unknown
-
-
-def test_whatever_probes_say_the_interval_is_on_the_right_side_of_each_sure_one():
-    rng, num_decided = np.random.default_rng(5), 0
-    for _ in range(300):
-        any_probes = []
-        for rate in rng.integers(50, 60, rng.integers(2, 9)):
-            load, num, effect = rng.uniform(0.3, 3.0), int(rng.integers(700, 9_000)), rng.uniform(1.0, 9.0)
-            share = 0.01 ** (1 / load)
-            low, high = share_bounds(share, num, CAREFUL * effect)
-            word = verdict(Misses(num_missed=round(share * num), effect=effect, low=low, high=high), 99)
-            any_probes.append(Probe(rate=float(rate), num=num, effect=effect, load=load, verdict=word))
-        low, high, _ = rate_interval(any_probes, 99)
-        num_decided += low is not None or high is not None
-        assert all((low or 0) <= probe.rate for probe in any_probes if probe.verdict == F)
-        assert all((high or math.inf) >= probe.rate for probe in any_probes if probe.verdict == P)
-    assert num_decided > 100
 
 
 def test_probes_that_contradict_each_other_widen_the_interval():

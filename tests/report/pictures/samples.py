@@ -3,10 +3,10 @@
 import dataclasses
 
 from accelbench.schema.cell import Mode, Protocol, Server
-from accelbench.schema.measurement import Breakdown, Quantile, Serving, Work
+from accelbench.schema.measurement import Breakdown, Quantile, Work
 from accelbench.schema.serialize import plain
 from accelbench.stats.request_latencies import CAREFUL, Misses, share_bounds, verdict
-from fakes import make_ceilings
+from fakes import make_ceilings, make_serving
 
 PHASES = {"data_wait": [1e-3] * 4, "forward": [6e-3] * 4, "backward": [2e-3] * 4, "framework": [1e-3] * 4}
 
@@ -23,29 +23,18 @@ def working(maker, model, precision="fp32", mode=Mode.infer, **changes):
     return dataclasses.replace(made, environment={**made.environment, "ceilings": plain(ceilings)})
 
 
-def serving(maker, rate, p99_ms, *, model="cnn", max_batch=8, delay_ms=0.0, seed=0):
+def serving(maker, rate, p99_ms, *, model="cnn", max_batch=8, seed=0):
     """A record of requests at a rate, whose p99 may be at most 50 ms, with misses as in an M/M/1 queue."""
     settings = {"mode": Mode.infer, "protocol": Protocol.server, "batch_size": max_batch, "seed": seed}
-    cell = maker.cell(model, server=Server(rate=rate, max_delay_ms=delay_ms), **settings)
-    seconds = {50.0: p99_ms / 4000, 90.0: p99_ms / 2000, 99.0: p99_ms / 1000, 99.9: p99_ms / 500}
-    num = round(20 * rate)
-    share = 0.01 ** (50 / p99_ms)
+    cell = maker.cell(model, server=Server(rate=rate), **settings)
+    num, share = round(20 * rate), 0.01 ** (50 / p99_ms)
     low, high = share_bounds(share, num, CAREFUL)
     misses = Misses(num_missed=round(share * num), effect=1.0, low=low, high=high)
-    found = Serving(
-        seed=seed,
-        num_requests=num,
-        duration_s=20.0,
-        offered_per_s=rate,
-        served_per_s=rate,
-        latencies=[Quantile(percentile=percent, seconds=each) for percent, each in seconds.items()],
-        num_missed=misses.num_missed,
-        design_effect=misses.effect,
-        verdict=verdict(misses, 99),
-        batches={"1": 100, "8": 100},
-        busy_share=0.625,
-    )
-    return maker.ok(cell, rate, data=None, serving=found, blocks=[], latency_s=[])
+    parts = {50.0: 0.25, 90.0: 0.5, 99.0: 1.0, 99.9: 2.0}
+    known = {"num_missed": misses.num_missed, "design_effect": 1.0, "verdict": verdict(misses, 99), "busy_share": 0.625}
+    known["latencies"] = [Quantile(percentile=p, seconds=part * p99_ms / 1e3) for p, part in parts.items()]
+    served = make_serving(cell, seed=seed, duration_s=20.0, num_requests=num, **known)
+    return maker.ok(cell, rate, data=None, serving=served, blocks=[], latency_s=[])
 
 
 def served(maker, model="cnn"):
