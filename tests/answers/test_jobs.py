@@ -1,8 +1,11 @@
 import dataclasses
 
+import pytest
+
+from accelbench.answers import headline
 from accelbench.answers.jobs import CRITERIA, Limit, choices, jobs, verdict_text
 from accelbench.judging.row import MEASURED
-from accelbench.schema.cell import DataSpec, Library, Mode, ModelSpec, Pipeline, Window
+from accelbench.schema.cell import DataSpec, Engine, Library, Mode, ModelSpec, Options, Pipeline, Status, Window
 from accelbench.schema.measurement import Data
 
 FAST, QUICK, MIDDLE, BEATEN = (1000, 0.05), (200, 0.002), (500, 0.01), (400, 0.02)
@@ -115,3 +118,39 @@ def test_cells_that_did_different_things_are_not_chosen_between(cells, maker):
         ("resnet18 infer, random 3x224x224 device", 70),
         ("resnet18 infer, random 3x32x32 host", 900),
     }
+
+
+def test_the_headline_says_what_is_missing_and_what_is_in_doubt(cells, maker) -> None:
+    """Networks in order of importance; devices only where they differ; a doubt of an answer before others."""
+    rates = {("mlp", "pytorch"): 1000, ("mlp", "keras"): 1010, ("cnn", "pytorch"): 100, ("cnn", "keras"): 300}
+    made = [maker.ok(maker.cell(model, engine=Engine(engine)), rate) for (model, engine), rate in rates.items()]
+    made[3] = maker.ok(made[3].cell, 300, warnings=["the loader waited"], settled=False, warmup_total_s=1.0)
+    beside = maker.beside_others(maker.ok(maker.cell("rnn"), 9))
+    made = [
+        beside,
+        *made,
+        maker.ok(maker.cell("cnn", precision="bf16"), 150),
+        maker.ok(maker.cell(mode=Mode.infer), 5, maker.stand_in),
+    ]
+    gone = {"gpu": "no NVIDIA driver (libnvidia-ml)", "tpu": "no chip"}
+    made += [maker.record(maker.cell(device=word), Status.skipped, reason=why) for word, why in gone.items()]
+    made += [maker.record(maker.cell("lstm"), Status.failed, reason="raised " + 12 * "slowly ")]
+    found = cells(made)
+    assert headline.notices(found) == {
+        "Missing": "3 of 10 cells: 1 skipped (no NVIDIA driver), 1 skipped (no chip), "
+        "1 failed (raised slowly slowly slowly slowly slowly slowly slowly ...).",
+        "In doubt": "2 of 7 cells in doubt",
+        "Stand-ins": "stand-ins for mnist: only speeds are valid",
+    }
+
+
+@pytest.mark.parametrize("width", [72, 80, 120])
+def test_each_cell_has_a_bar_as_long_as_its_speed_on_a_line_that_fits(answered, maker, width) -> None:
+    rates = {"fp32": 1_230_000, "bf16": 4_560_000}
+    cells = [maker.cell(precision=word, options=Options(channels_last=True, freeze=True)) for word in rates]
+    (answer,) = answered([maker.ok(cell, rate) for cell, rate in zip(cells, rates.values(), strict=True)])
+    _, _, *lines, _ = (line.plain for line in headline.of_one(answer, width, 12))
+    assert max(map(len, lines)) <= width
+    assert [line.split("samples/s")[0].split()[-1] for line in lines] == ["4,560,000", "1,230,000"]
+    longer, shorter = (line.count("━") for line in lines)
+    assert longer / shorter == pytest.approx(4.56 / 1.23, rel=0.35)

@@ -1,6 +1,10 @@
+import csv
 import errno
+import html
 import json
 import os
+import re
+from collections import Counter
 from pathlib import Path
 
 import pandas as pd
@@ -8,11 +12,12 @@ import pytest
 
 from accelbench.errors import UserError
 from accelbench.judging.row import summarise
-from accelbench.report import build
+from accelbench.report import build, dvc_plots
 from accelbench.report.export import EFFICIENCY, csv_text
 from accelbench.report.read import read_all
-from accelbench.schema.cell import Status
+from accelbench.schema.cell import Mode, Status
 from accelbench.schema.record import write
+from report.conftest import BAD_REASON
 
 
 def content(folder: Path) -> dict[Path, bytes]:
@@ -112,3 +117,49 @@ def test_records_that_cannot_be_read_or_are_not_shown_are_named_on_the_page_and_
     rows = pd.read_csv(out / "cells.csv")
     assert list(rows["samples_per_s"].notna()) == [False, True]
     assert rows["reason"][0] == "not readable"
+
+
+def cells_in(page: str) -> list[str]:
+    """The text of each cell of a table, as a browser would show it."""
+    found = re.findall(r"<(t[dh])\b[^>]*>(.*?)</\1>", page, re.DOTALL)
+    return [html.unescape(re.sub(r"<[^>]*>", "", text)) for _, text in found]
+
+
+def test_page_and_markdown_have_the_same_answers_and_tables_and_text_from_users_is_text(report: Path) -> None:
+    page, text = ((report / name).read_text() for name in ("index.html", "report.md"))
+    for tag in ("table", "tr", "td", "th", "details", "section", "div", "script"):
+        assert len(re.findall(rf"<{tag}\b", page)) == page.count(f"</{tag}>"), tag
+    data = json.loads(re.search(r'<script type="application/json" id="data">(.*?)</script>', page, re.DOTALL)[1])
+    assert [row[data["names"].index("reason")] for row in data["rows"]].count(BAD_REASON) == 1
+    assert cells_in(page).count(BAD_REASON) == 1
+    assert not re.search(r"(?<!\\u003cscript\\u003e)(?<!&lt;script&gt;)alert\(", page)
+    begin = "".join(f"    {line}".rstrip() + "\n" for line in (report / "headline.txt").read_text().splitlines())
+    assert text.startswith(f"# accelbench report\n\n{begin}")
+    rows = [line for line in text.splitlines() if line.startswith("|") and not line.startswith("|---")]
+    cells = [cell.strip() for row in rows for cell in re.split(r"(?<!\\)\|", row)[1:-1]]
+    plain = [html.unescape(re.sub(r"\\(.)", r"\1", cell)) for cell in cells if cell]
+    assert "no NVIDIA GPU: libnvidia-ml.so.1 not found" in plain
+    assert Counter(plain) <= Counter(cells_in(page))
+    assert len(text.split()) < 480
+
+
+TEMPLATE = Path(__file__).resolve().parents[2] / ".dvc" / "plots" / "throughput.json"
+WICKED = "</script><script>document.title = 1</script>&amp;"
+
+
+def test_the_plotted_file_has_what_the_template_names_and_nothing_that_ends_a_script(tmp_path: Path, maker) -> None:
+    cells = [maker.cell(), maker.cell(batch_size=256), maker.cell(threads=1), maker.cell(WICKED)]
+    cells.append(maker.cell("alone", mode=Mode.infer))
+    skipped = maker.record(maker.cell("skipped", mode=Mode.infer), Status.skipped)
+    folder = maker.report(tmp_path, *(maker.ok(cell, 1000) for cell in cells), skipped)
+    dvc_plots.write(folder)
+    text = (folder / "throughput.csv").read_text()
+    rows = list(csv.DictReader(text.splitlines()))
+    assert [row["model"] for row in rows[:3]] == ["mlp", "mlp", "mlp"]
+    assert [row["options"] for row in rows] == ["", "", "asked_threads=1", ""]  # else two would look the same
+    assert len(rows) == 4  # without the one that would be alone in its panel
+    assert float(rows[0]["samples_per_s"]) == pytest.approx(1000)
+    template = TEMPLATE.read_text()
+    assert {name for name in rows[0] if name not in template} == set()
+    assert not set("<>&") & set(text)
+    assert list((folder / "plots").iterdir()) != []  # DVC warns of an empty folder

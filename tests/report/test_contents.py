@@ -1,10 +1,18 @@
+"""The page as data."""
+
 import dataclasses
+import re
+
+import pytest
 
 from accelbench.report import build
 from accelbench.report.build import metrics
 from accelbench.report.contents import compose, reasons
+from accelbench.report.overview import picture_of
 from accelbench.report.read import cells_in
-from accelbench.schema.cell import Engine, Status
+from accelbench.schema.cell import Engine, KerasSettings, Mode, Options, Status
+from report.conftest import MNIST
+from report.pictures.samples import served
 from report.rows import texts
 
 
@@ -58,3 +66,97 @@ def test_cells_are_grouped_by_reason(read, maker) -> None:
         ("skipped", "6", "no GPU"),
     ]
     assert reasons(cells_in([read([maker.ok(maker.cell(), 1)])])) is None
+
+
+NO_GPU = "no NVIDIA driver"
+
+
+@pytest.fixture
+def screen(read, tmp_path):
+    """From records to the page on them, and its first texts: title, and the line below."""
+
+    def screen(records):
+        page = compose([read(records)])
+        found = re.search(r"<h1>(.*?)</h1>.*?<p class=\"about\">(.*?)</p>", build.html(page, tmp_path), re.DOTALL)
+        return page, re.sub("<.*?>", "", found[1]), found[2]
+
+    return screen
+
+
+def rated(maker, model="mlp", data=MNIST, **rates):
+    """Records of a network in each precision."""
+    return [maker.ok(maker.cell(model, precision=word), rate, data=data) for word, rate in rates.items()]
+
+
+def jobs(maker, num):
+    """Records of jobs, each with a gain of its own in bf16 and an option in doubt that can't be told."""
+    records = []
+    for i in range(num):
+        for word, options, rate in (("fp32", {}, 1000), ("bf16", {}, 1500 + 100 * i), ("fp32", {"freeze": True}, 1030)):
+            cell = maker.cell(f"net{i}", precision=word, options=Options(**options), mode=Mode.infer)
+            doubts = ["the loader waited"] if options else []
+            records.append(maker.ok(cell, rate, warnings=doubts))
+    return records
+
+
+def test_its_title_says_what_was_found_whatever_was_measured(screen, maker) -> None:
+    said = {
+        "Change a setting and mlp train runs 2.0 times as fast": rated(maker, fp32=100, bf16=200, fp16=105),
+        "Change a setting and 2 of 2 jobs run 1.5 to 1.6 times as fast": jobs(maker, 2),
+        "Keep what you run: nothing is faster for mlp train": rated(maker, fp32=100, bf16=50),
+        "No setting is known to be faster for mlp train": rated(maker, fp32=100, bf16=105),
+        "mlp train: 100 samples/s": rated(maker, fp32=100),
+        "2 jobs with one setting each": [maker.ok(maker.cell(model), 1) for model in ("mlp", "cnn")],
+        "Nothing was measured": [maker.record(maker.cell(device="gpu"), Status.skipped, reason=NO_GPU)],
+    }
+    assert [screen(records)[1] for records in said.values()] == list(said)
+    assert re.fullmatch(r"cnn infer, mnist.*: 200 to 2\d\d requests/s", screen(served(maker))[1])
+
+
+def test_the_line_below_names_the_reference_how_sure_it_is_and_stand_ins(screen, maker) -> None:
+    one = rated(maker, fp32=100, bf16=200)
+    assert screen(one)[2] == "against PyTorch fp32 on CPU, same batch; likely: one run each"
+    drawn = rated(maker, data=maker.stand_in, bf16=1, fp32=2)
+    assert screen([*drawn, *rated(maker, "cnn", fp32=1, bf16=2)])[2] == (
+        "against what was asked for first, same batch; likely: one run each; "
+        "stand-in data: speeds are valid, accuracies aren&#39;t"
+    )
+
+
+def test_a_row_has_each_setting_with_its_figures_and_how_to_measure_it_again(screen, maker) -> None:
+    gpu = maker.ok(maker.cell(device="gpu", options=Options(compile=True)), 5000)
+    keras = maker.ok(maker.cell(engine=Engine.keras, keras=KerasSettings()), 80, warnings=["the loader waited"])
+    page, _, _ = screen([*rated(maker, fp32=100, bf16=200), gpu, keras])
+    (row,) = picture_of(page.jobs, "results")["jobs"]
+    names = [(gain["setting"], gain["kind"], gain["times"], gain["word"]) for gain in row["gains"]]
+    assert names == [
+        ("PyTorch fp32 on GPU, compile", "PyTorch on GPU", "50", "likely"),
+        ("PyTorch bf16", "PyTorch", "2.0", "likely"),
+        ("Keras fp32", "Keras", "0.80", "likely"),
+    ]
+    best, second, last = row["gains"]
+    assert (row["name"], row["model"], last["today"]["setting"]) == ("mlp train", "mlp", "PyTorch fp32")
+    assert (second["speed"], second["today"]["speed"], second["batch"]) == ("200 samples/s", "100 samples/s", 128)
+    assert second["command"] == "accelbench model=mlp precision=bf16"
+    assert (last["doubts"], best["doubts"]) == (["the loader waited"], [])
+    assert re.match(r"1\.\d\d to 2\.\d\d$", second["within"])
+
+
+def test_tiles_and_questions_have_their_figures_and_the_bar_has_all_cells(screen, maker) -> None:
+    records = rated(maker, fp32=100, bf16=300) + rated(maker, "cnn", fp32=100, bf16=50)
+    skipped = [maker.record(maker.cell(device=word), Status.skipped, reason=NO_GPU) for word in ("gpu", "tpu")]
+    page, _, _ = screen([*records, *skipped, maker.record(maker.cell("rnn"), Status.failed, reason="no")])
+    assert page.tiles == [("bf16 0.50 to 3.0x", "over fp32 in 2 of 2 pairs, likely")]
+    assert page.measured == {"cpu": 4}
+    assert sum(page.unmeasured.values()) == 3
+    (precision,) = page.questions
+    assert (precision.title, precision.sentence) == (
+        "Which precision?",
+        "bf16 is 0.500 to 3.00 times as fast as fp32 in 2 of 2 pairs (2 likely).",
+    )
+    assert [(line.name, line.text) for line in precision.lines] == [
+        ("bf16: mlp train, PyTorch fp32 b128", "3.00x, likely"),
+        ("bf16: cnn train, PyTorch fp32 b128", "0.500x, likely"),
+    ]
+    low, high = precision.lines[0].bounds
+    assert low < 3 < high

@@ -18,7 +18,7 @@ from accelbench.schema.cell import Engine, KerasSettings, Library, Mode, ModelSp
 from browsing import asked_for
 from marks import slow
 from report.conftest import RANDOM
-from report.test_overview import NO_GPU, jobs
+from report.test_contents import NO_GPU, jobs
 
 pytestmark = pytest.mark.browser
 NUM_CELLS, NUM_OK, NUM_FOLDED = 44, 33, 6

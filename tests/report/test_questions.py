@@ -1,9 +1,12 @@
+import io
 import re
 
 import pytest
+from rich.console import Console
 
 from accelbench.answers.jobs import jobs
 from accelbench.report.questions import questions
+from accelbench.report.table import Table, number, rendered, word
 from accelbench.schema.measurement import Work
 from report.pictures.samples import served, working
 
@@ -47,3 +50,17 @@ def test_requests_have_a_section_for_each_workload_with_the_probes_of_each_setti
     assert "J/request" not in shown
     several = asked([*served(maker), *served(maker, "mlp")])
     assert [title.partition("? ")[2].split()[0] for title in several] == ["cnn", "mlp"]
+
+
+@pytest.mark.parametrize("width", [80, 90, 112])
+def test_a_table_of_prices_breaks_no_word_and_is_no_wider_than_the_terminal(width) -> None:
+    headings = ["best by", "with", "samples/s", "± (%)", "p50 (ms)", "cost of a million", "bound by", "doubts"]
+    texts = ["throughput, money", "cpu fp32 b8"], ["latency, energy", "cpu bf16 b128, pytorch"]
+    rows = [[*map(word, own), *map(number, (2740, 48, 452, 313)), word("compute"), number(2)] for own in texts]
+    out = io.StringIO()
+    Console(file=out, width=width).print(rendered(Table(title="", headings=headings, rows=rows), width))
+    lines = [line.rstrip() for line in out.getvalue().splitlines()]
+    assert max(map(len, lines)) <= width
+    shown = " ".join(lines).split()
+    assert {entry for row in rows for each in row for entry in each.text.split()} <= set(shown)
+    assert {part for heading in headings for part in heading.split()} <= set(shown)
