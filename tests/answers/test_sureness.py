@@ -149,10 +149,7 @@ def test_a_pair_differs_in_one_setting_alone(told, maker) -> None:
         ("mlp train, PyTorch fp32 b32", "bf16", "fp32"): 3.0,
     }
     sizes = ("batch 32", "batch 8")
-    assert told(BATCH, *made) == {
-        ("mlp train, PyTorch fp32", *sizes): 2.0,
-        ("mlp train, PyTorch bf16", *sizes): 12.0,
-    }
+    assert told(BATCH, *made) == {("mlp train, PyTorch fp32", *sizes): 2.0, ("mlp train, PyTorch bf16", *sizes): 12.0}
     assert not any(told(axis, *made) for axis in AXES if axis not in (PRECISION, BATCH))
 
 

@@ -16,8 +16,7 @@ SECOND = [27.1, 22.0, 20.8, 23.4, 23.4, 23.5, 25.8, 22.0, 24.8, 20.2, 21.9, 22.1
 
 
 @pytest.mark.parametrize(
-    ("first", "second"),
-    [(FIRST, SECOND), ([0.976, 0.978, 0.977], [0.970, 0.974, 0.972]), ([1.0, 2.0], [100.0, 300.0])],
+    ("first", "second"), [(FIRST, SECOND), ([0.976, 0.978, 0.977], [0.970, 0.974, 0.972]), ([1.0, 2.0], [100.0, 300.0])]
 )
 def test_the_interval_of_a_mean_is_students_and_that_of_a_difference_welchs(first, second):
     wanted = scipy.stats.t.interval(0.95, len(first) - 1, loc=fmean(first), scale=stdev(first) / len(first) ** 0.5)

@@ -9,13 +9,7 @@ import pytest
 import scipy
 
 from accelbench.schema.cell import Verdict
-from accelbench.stats.request_latencies import (
-    Probe,
-    Run,
-    num_requests_for,
-    rate_interval,
-    verdict,
-)
+from accelbench.stats.request_latencies import Probe, Run, num_requests_for, rate_interval, verdict
 
 # Times are in units of the mean service time. The 99th percentile with a constant service time: Franx, Operations
 # Research Letters 29, 2001.
