@@ -1,5 +1,3 @@
-"""Cells of records that `maker` makes."""
-
 import pytest
 
 from accelbench.answers.cells import Process, cells_of
@@ -9,11 +7,9 @@ from report.conftest import maker  # noqa: F401
 
 @pytest.fixture(scope="session")
 def cells():
-    """From records to their cells."""
     return lambda records: cells_of(map(Process.of, records))
 
 
 @pytest.fixture(scope="session")
 def answered(cells):
-    """From records to the answers that they give."""
     return lambda records: jobs(cells(records))

@@ -1,5 +1,3 @@
-"""Processes of a cell, given by their speed and start."""
-
 from accelbench.answers.cells import Process
 from accelbench.schema.cell import Status
 from accelbench.schema.measurement import Block

@@ -110,7 +110,6 @@ def test_what_is_not_the_same_thing_is_refused_unless_it_was_asked_for(other, na
 
 
 def late(**changes):
-    """Processes after the first five of the other side."""
     return RecordSet(name="late", processes=processes(900.0, num=10, **changes)[5:])
 
 

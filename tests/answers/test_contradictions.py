@@ -174,7 +174,6 @@ def rows_of(cells):
 
 
 def references_of(of_groups):
-    """The key of each cell that is compared with a reference -> that of the reference."""
     gains = [group.gain_of(cell) for group in of_groups for cell in group.cells]
     return {gain.first.measured_key: gain.second.measured_key for gain in gains if gain}
 
@@ -195,7 +194,6 @@ def of_figure(said, page) -> None:
 
 
 def of_first_screen(said, page) -> None:
-    """The picture with its panel."""
     keys = {row["name"]: row["cell"] for row in rows_of(page.cells)}
     for gain in (gain for job in picture_of(page.jobs, "")["jobs"] for gain in job["gains"]):
         first, second = keys[gain["cell"]], keys[gain["today"]["cell"]]
@@ -290,7 +288,6 @@ def test_no_two_surfaces_disagree_about_two_hundred_sets_of_records(tmp_path_fac
 
 
 def test_accelbench_best_shows_what_the_others_show(tmp_path, monkeypatch, capsys, maker) -> None:
-    """The bars and the table of the command: one command line, since it takes a second."""
     monkeypatch.chdir(tmp_path)
     rates = {"fp32": 100.0, "bf16": 170.0}
     write(maker, tmp_path, [Drawn(word, 32, 0, rate, [1.0, 1.1]) for word, rate in rates.items()])

@@ -121,7 +121,6 @@ def test_cells_that_did_different_things_are_not_chosen_between(cells, maker):
 
 
 def test_the_headline_says_what_is_missing_and_what_is_in_doubt(cells, maker) -> None:
-    """Networks in order of importance; devices only where they differ; a doubt of an answer before others."""
     rates = {("mlp", "pytorch"): 1000, ("mlp", "keras"): 1010, ("cnn", "pytorch"): 100, ("cnn", "keras"): 300}
     made = [maker.ok(maker.cell(model, engine=Engine(engine)), rate) for (model, engine), rate in rates.items()]
     made[3] = maker.ok(made[3].cell, 300, warnings=["the loader waited"], settled=False, warmup_total_s=1.0)

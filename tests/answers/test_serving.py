@@ -1,5 +1,3 @@
-"""What probes tell of how many requests per second are served, from records."""
-
 from dataclasses import replace
 from itertools import count
 

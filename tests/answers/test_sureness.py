@@ -15,7 +15,6 @@ from fakes import make_measurement, make_record
 
 
 def compare(first, second):
-    """Compares processes, given by the samples/s of their blocks."""
     sides = [[of_blocks(rates) for rates in side] for side in (first, second)]
     return compare_processes(*sides, anyway=True)
 

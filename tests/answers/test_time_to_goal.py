@@ -1,5 +1,3 @@
-"""What is said of trainings to a target, from records."""
-
 import pytest
 
 from accelbench.answers.cells import Process, cells_of
@@ -18,7 +16,6 @@ WHY = {"added": "likely: seeds were added later", "failed": "likely: fewer of it
 
 
 def runs(times, **changes):
-    """A record for each seed."""
     return [make_trained(seconds, seed=seed, **changes) for seed, seconds in enumerate(times)]
 
 

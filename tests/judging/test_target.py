@@ -1,5 +1,3 @@
-"""The clock of a training to a target, from logs whose sums are known."""
-
 import pytest
 
 from accelbench.judging.row import summarise

@@ -1,5 +1,3 @@
-"""Which cells are invalid or disturbed."""
-
 import dataclasses
 
 import pytest

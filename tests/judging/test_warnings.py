@@ -10,7 +10,6 @@ from fakes import make_cell, make_measurement, make_record, make_served
 
 
 def remarks_about(system=None, environment=None, cell=None, data=None, **measured):
-    """The columns of the row, each with its kind."""
     cell, measurement = make_cell(**(cell or {})), make_measurement(**measured)
     row = summarise(make_record(cell, environment=environment or {}, measurement=measurement, system=system, data=data))
     return [(kind, text) for kind in Kind for text in remarks_in(row, kind)]

@@ -1,5 +1,3 @@
-"""Sweeps written through `accelbench.schema.record`, as a runner would leave them."""
-
 import dataclasses
 import itertools
 import math
@@ -38,8 +36,6 @@ ENVIRONMENT = {"machine": MACHINE, "versions": {"python": "3.12.1", "torch": "2.
 
 
 class Maker:
-    """Makes cells, records and suites with as little said as a test needs."""
-
     stand_in = STAND_IN
 
     def cell(self, model: str = "mlp", device: str = "cpu", precision: str = "fp32", **changes: Any) -> Cell:
@@ -69,7 +65,6 @@ class Maker:
         return make_record(cell, status, **values | {"system": system, "reason": None, "wall_s": 2.5} | changes)
 
     def at(self, record: Record, minute: int) -> Record:
-        """The record of a process that started in this minute."""
         return dataclasses.replace(record, started_at=f"2026-11-20T18:{minute:02}:00+00:00")
 
     def beside_others(self, record: Record) -> Record:
@@ -148,7 +143,6 @@ def maker() -> Maker:
 
 @pytest.fixture
 def read(tmp_path: Path, maker):
-    """From records to the sweep that holds them."""
 
     def read(records, waiting=(), costs=None, **plan) -> Sweep:
         return read_sweep(maker.suite(tmp_path, records, waiting, **plan), costs or {})
@@ -158,13 +152,11 @@ def read(tmp_path: Path, maker):
 
 @pytest.fixture
 def answered(read):
-    """From records to the answers that they give."""
     return lambda records, costs=None: jobs(read(records, costs=costs).cells)
 
 
 @pytest.fixture(scope="session")
 def report(tmp_path_factory: pytest.TempPathFactory, maker: Maker) -> Path:
-    """The report on a results folder with everything in it."""
     root = tmp_path_factory.mktemp("project")
     maker.suite(root / "results", *maker.everything())
     return maker.report(root)

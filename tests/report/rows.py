@@ -1,5 +1,3 @@
-"""The rows of a table, by heading."""
-
 from accelbench.report.table import Table
 
 

@@ -120,7 +120,6 @@ def test_records_that_cannot_be_read_or_are_not_shown_are_named_on_the_page_and_
 
 
 def cells_in(page: str) -> list[str]:
-    """The text of each cell of a table, as a browser would show it."""
     found = re.findall(r"<(t[dh])\b[^>]*>(.*?)</\1>", page, re.DOTALL)
     return [html.unescape(re.sub(r"<[^>]*>", "", text)) for _, text in found]
 

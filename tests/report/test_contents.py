@@ -1,5 +1,3 @@
-"""The page as data."""
-
 import dataclasses
 import re
 
@@ -84,7 +82,6 @@ def screen(read, tmp_path):
 
 
 def rated(maker, model="mlp", data=MNIST, **rates):
-    """Records of a network in each precision."""
     return [maker.ok(maker.cell(model, precision=word), rate, data=data) for word, rate in rates.items()]
 
 

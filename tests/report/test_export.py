@@ -1,5 +1,3 @@
-"""`accelbench export`: each format beside its documented example."""
-
 import csv
 import json
 
@@ -20,7 +18,6 @@ TURNS = MAKER.interleaved({"fp32": 1000.0, "bf16_mixed": 2000.0})
 
 @pytest.fixture
 def exported(tmp_path, capsys):
-    """From records of a sweep and a format to what is printed."""
 
     def exported(records, format, *flags):
         MAKER.suite(tmp_path, records)

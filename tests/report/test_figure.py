@@ -1,5 +1,3 @@
-"""Pictures to take away, as `accelbench figure` writes them: what a reader finds in the files."""
-
 import re
 import xml.etree.ElementTree as xml
 

@@ -29,7 +29,6 @@ AXE = Path(axe_core_python.__file__).with_name("axe.min.js")
 
 
 def column(browser: WebDriver, heading: str) -> list[str]:
-    """A column's values in the table of every cell."""
     return browser.execute_script(
         """const table = document.getElementById("every");
         const column = [...table.tHead.rows[0].cells].findIndex(head => head.textContent === arguments[0]);

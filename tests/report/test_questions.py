@@ -13,7 +13,6 @@ from report.pictures.samples import served, working
 
 @pytest.fixture
 def asked(read):
-    """From records to the questions that are asked about them."""
 
     def asked(records):
         cells = read(records).cells

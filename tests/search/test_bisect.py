@@ -1,5 +1,3 @@
-"""Repositories made here, whose network waits longer from one commit on."""
-
 import os
 import re
 import shutil

@@ -34,7 +34,6 @@ class World(Race):
 
 
 def test_the_fastest_is_found_in_nineteen_of_twenty_searches():
-    """Each of 24 cells is 10 % faster than the one before."""
     num_found = num_decided = 0
     for seed in range(100):
         order = np.random.default_rng(seed).permutation(24)

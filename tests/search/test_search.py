@@ -1,5 +1,3 @@
-"""Searches with the engine that does what a cell's fault says (`fakes`), and one with real cells."""
-
 import contextlib
 import dataclasses
 import io

@@ -29,7 +29,6 @@ OPTIONS = make_options(out="runs/mine")
 
 
 def settings(*sizes, fault="serve", **changes):
-    """Cells as --serve makes them."""
     return [make_cell(fault, protocol=Protocol.server, batch_size=size, **changes) for size in sizes]
 
 
@@ -130,7 +129,6 @@ ITEM = SimpleNamespace(cell=SimpleNamespace(server=Server()))
 
 
 def mixed(rng, shape):
-    """Every twentieth request takes ten times as long."""
     return np.where(rng.random(shape) < 0.05, 0.05, 0.005)
 
 
@@ -157,7 +155,6 @@ def probed(serve, limit_s, rate, lasts_s, draw):
 
 
 def simulated(serve, limit_s, offline, budget_s, seed):
-    """The bounds that a search finds within its budget, and the seconds that it took."""
     draw, left_s = np.random.default_rng(seed), budget_s - OFFLINE_S
     candidate = Candidate(ITEM, offline, num_requests_for(99))
     while not candidate.is_close and (ask := candidate.next(left_s - OVERHEAD_S)) is not None:

@@ -1,5 +1,3 @@
-"""Questions of sweeps written as a runner leaves them, and answers of the engine that fails as told (`fakes`)."""
-
 import io
 import shutil
 from dataclasses import replace
@@ -20,14 +18,12 @@ maker = Maker()
 
 
 def asked(tmp_path, budgets_s, *records):
-    """The networks of the questions that are asked within each budget."""
     maker.suite(tmp_path / "results", list(records))
     sweeps = read.read_all(tmp_path / "results")
     return [[each.first.cell.model.name for each in questions(sweeps, budget_s)] for budget_s in budgets_s]
 
 
 def pair(model, rates, wall_s=1.0, **other):
-    """Two precisions of a model, or one with another setting."""
     cells = [maker.cell(model), maker.cell(model, **other or {"precision": "bf16"})]
     return [replace(maker.ok(cell, rate), wall_s=wall_s) for cell, rate in zip(cells, rates, strict=True)]
 

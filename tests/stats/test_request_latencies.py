@@ -86,7 +86,6 @@ def ns(times):
 
 
 def simulated(queue, num, runs, seed=0):
-    """Each run's arrivals and ends."""
     rng, many = np.random.default_rng(seed), max(1, 1_000_000 // num)
     for first in range(0, runs, many):
         yield from zip(*map(ns, QUEUES[queue][0](rng, min(many, runs - first), num)), strict=True)
