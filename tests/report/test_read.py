@@ -11,7 +11,7 @@ from accelbench.schema import record
 
 
 def test_reads_what_the_plan_names_in_its_order_and_names_the_other_records(tmp_path: Path, maker) -> None:
-    records = [maker.ok(maker.cell("cnn"), 10), maker.ok(maker.cell("mlp"), 20)]
+    records = [maker.ok(maker.cell(model), 10) for model in ("cnn", "mlp")]
     folder = maker.suite(tmp_path / "results", records, [maker.cell("rnn")])
     found = sweeps.read(folder)
     assert (found.suite, found.title, found.study, found.notes) == ("nets", "Five networks on MNIST", "001", [])
