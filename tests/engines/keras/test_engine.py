@@ -131,9 +131,10 @@ def test_a_forked_cell_has_the_threads_that_it_was_given(digits, hosts):
     assert ran(hosts, keras_cell(threads=1, model=MLP), digits).threads == 1
 
 
-def test_the_same_seed_draws_the_same_weights_in_every_precision():
+@pytest.mark.parametrize("model", [MLP, ModelSpec(name="lstm", args={"units": 4})])
+def test_the_same_seed_draws_the_same_weights_in_every_precision(model):
     def drawn(precision):
-        return networks.network_of(keras_cell(model=MLP, precision=precision), (28, 28), 10).get_weights()
+        return networks.network_of(keras_cell(model=model, precision=precision), (28, 28), 10).get_weights()
 
     for precision in (Precision.bf16_mixed, Precision.fp64, Precision.bf16):
         for expected, tensor in zip(drawn(Precision.fp32), drawn(precision), strict=True):

@@ -29,7 +29,10 @@ OPTIMIZERS: dict[str, Callable[..., keras.Optimizer]] = {
 
 def recurrent(kind: Any, inputs: int, units: int, dropout: float, returns_all: bool) -> keras.Layer:
     """Makes a recurrent layer. Its dropout uses one mask per sample for all time steps."""
-    return kind(units, dropout=dropout, return_sequences=returns_all)
+    # TensorFlow can't draw an orthogonal matrix in bf16. `network_of` sets the weights of such a network.
+    is_bf16 = keras.config.dtype_policy().variable_dtype == "bfloat16"
+    initializer = "zeros" if is_bf16 else "orthogonal"
+    return kind(units, recurrent_initializer=initializer, dropout=dropout, return_sequences=returns_all)
 
 
 LAYERS: Mapping[str, Callable[..., keras.Layer]] = {
