@@ -68,9 +68,10 @@ def test_batches_of_any_structure_are_joined(tmp_path, target, batch, changes):
     assert measured(engine, own_cell(target, batch, **SERVES, **changes), tmp_path).serving.num_errors == 0
 
 
-@pytest.mark.parametrize("batch", ["ragged_tokens", "with_scalar", "with_edges"])
+@pytest.mark.parametrize("batch", ["ragged_tokens", "with_scalar", "with_edges", "with_table"])
 def test_what_cannot_be_joined_asks_for_a_function_that_does(tmp_path, monkeypatch, batch):
-    for name, other in (("with_scalar", torch.tensor(1.0)), ("with_edges", torch.zeros(2, 3))):
+    others = {"with_scalar": torch.tensor(1.0), "with_edges": torch.zeros(2, 3), "with_table": torch.zeros(1, 3)}
+    for name, other in others.items():
         made = lambda num, other=other: (torch.zeros(num, 32), other)  # noqa: E731
         monkeypatch.setattr(own_code, name, made, raising=False)
     target = "Tokens" if batch == "ragged_tokens" else "Scaled"

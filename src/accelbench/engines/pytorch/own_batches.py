@@ -15,7 +15,7 @@ from accelbench.engines.pytorch.feed import DrawnFeed, pins
 from accelbench.engines.pytorch.module import Loss
 from accelbench.engines.pytorch.precision import STORED_DTYPES, cast_tensor, seed_generators
 from accelbench.engines.pytorch.ranks import RANK_SEEDS, Ranks
-from accelbench.engines.pytorch.structure import is_same, mapped, num_rows, tensors_in, varied
+from accelbench.engines.pytorch.structure import have_rows, is_same, mapped, tensors_in, varied
 from accelbench.engines.served import NUM_DRAWN
 from accelbench.engines.targets import check_call, import_path
 from accelbench.errors import UserError
@@ -318,10 +318,10 @@ class OwnWorkload(BaseWorkload):
             self.joined = import_path("model.collate", model.collate)
             tensors_of(f"model.collate={model.collate}: should return", self.joined(pool))
         elif self.num_samples > 1:
-            rows = set()
+            fits = False
             with suppress(RuntimeError):  # raised if their other dimensions differ
-                rows = {tensor.size(0) for tensor in tensors_in(structure.joined(pool))}
-            if rows != {len(pool)} or num_rows(self.first) != self.num_counted:
+                fits = have_rows(structure.joined(pool), len(pool)) and have_rows(self.first, self.num_counted)
+            if not fits:
                 raise UserError(
                     f"model.batch={model.batch}: single samples can't be joined along the first dimension of each "
                     "tensor: set model.collate=pkg.function, which joins them"

@@ -84,6 +84,11 @@ def num_rows(structure: object) -> int:
     return next((tensor.size(0) for tensor in tensors_in(structure) if tensor.dim()), 0)
 
 
+def have_rows(structure: object, num: int) -> bool:
+    """Returns True if dimension 0 of each tensor has the size `num`."""
+    return all(tensor.shape[:1] == (num,) for tensor in tensors_in(structure))
+
+
 def outer_rows(structure: Any) -> Any:
     """Returns the first and the last row of a batch, as a batch of two rows.
 
@@ -91,8 +96,7 @@ def outer_rows(structure: Any) -> Any:
     tensor is not dense or may be an index into another tensor.
     """
     size = num_rows(structure)
-    tensors = list(tensors_in(structure))
-    if size <= 2 or not _are_plain(tensors) or any(tensor.shape[:1] != (size,) for tensor in tensors):
+    if size <= 2 or not _are_plain(list(tensors_in(structure))) or not have_rows(structure, size):
         return None
     return mapped(structure, lambda tensor: tensor[[0, -1]])
 
