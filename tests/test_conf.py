@@ -21,25 +21,22 @@ from accelbench.settings.config import GROUPS, Executor
 from accelbench.sinks.delivery import TRACKERS
 
 ROOT = Path(__file__).resolve().parents[1]
-
-
-def names(group):
-    return {path.stem for path in (ROOT / "conf" / group).glob("*.yaml")}
-
-
+NAMES = {group: sorted(path.stem for path in (ROOT / "conf" / group).glob("*.yaml")) for group in GROUPS}
 OWN_DATA = {FOLDER, ARRAYS}  # named after their path
 LIBRARIES = set(Library) - {Library.accelbench}  # a file each, for any network of theirs
 # accelbench's own networks: a user's file names the library of its own.
-SHIPPED = [name for name in sorted(names("model")) if "library:" not in (ROOT / f"conf/model/{name}.yaml").read_text()]
+SHIPPED = [name for name in NAMES["model"] if "library:" not in (ROOT / f"conf/model/{name}.yaml").read_text()]
 TARGETS = ["model.target=my.Net", "data.target=my.Data"]
+PICTURES = f"data.path={ROOT / 'conf'}"
 # What a file does not compose without.
 OTHERS = {
     ("model", "custom"): TARGETS[:1],
     ("model", "lightning"): TARGETS,
     ("data", "module"): ["model=lightning", *TARGETS],
-    ("data", "folder"): [f"data.path={ROOT / 'conf'}"],
+    ("data", "folder"): [PICTURES],
     ("data", "arrays"): [f"data.path={ROOT / 'params.yaml'}"],  # whether it is an .npz file is known when it is read
 }
+ALSO = {"auto": fastest_for(Engine.pytorch), "cuda": Device.gpu}  # words for devices
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -53,10 +50,9 @@ def composed(*overrides):
     return to_cell.cell_and_options(OmegaConf.to_object(compose("config", list(overrides))))
 
 
-ALSO = {"auto": fastest_for(Engine.pytorch), "cuda": Device.gpu}  # words for devices
 # Each model alone, and a file of each other group at a time, since Hydra takes a fifth of a second.
-OF_GROUP = [[(group, name) for name in sorted(names(group))] for group in GROUPS if group != "model"]
-TRIED = [[("model", name)] for name in sorted(names("model"))]
+OF_GROUP = [[(group, name) for name in NAMES[group]] for group in GROUPS if group != "model"]
+TRIED = [[("model", name)] for name in NAMES["model"]]
 TRIED += [[each for each in files if each] for files in zip_longest(*OF_GROUP)]
 
 
@@ -76,25 +72,23 @@ def test_every_file_of_every_group_composes_to_what_it_is_called(files):
 
 
 def test_what_can_be_chosen_is_what_there_is():
-    assert names("device") == {*Device, *ALSO}
-    assert names("engine") == set(Engine)
+    there = {"device": {*Device, *ALSO}, "engine": {*Engine}, "tracking": {*TRACKERS}, "executor": {*Executor}}
+    there["data"] = {*DATA_SETS, MODULE, *OWN_DATA}
+    assert {group: set(NAMES[group]) for group in there} == there
     assert {composed(f"model={name}")[0].model.definition for name in SHIPPED} == set(NETWORKS)
-    assert names("model") >= LIBRARIES
-    assert names("tracking") == set(TRACKERS)
-    assert names("executor") == set(Executor)
+    assert set(NAMES["model"]) >= LIBRARIES
     assert set(config.Optimizer) == set(OPTIMIZERS)
-    assert names("data") == {*DATA_SETS, MODULE, *OWN_DATA} == {*params.load(ROOT).data, MODULE, *OWN_DATA}
+    assert {*params.load(ROOT).data, MODULE, *OWN_DATA} == there["data"]
 
 
 @pytest.mark.parametrize("name", SHIPPED)
 def test_a_models_arguments_are_all_of_the_networks_and_its_defaults_where_it_has_its_name(name):
-    cell, _ = composed(f"model={name}")
-    parameters = inspect.signature(NETWORKS[cell.model.definition]).parameters.values()
+    model = composed(f"model={name}")[0].model
+    parameters = inspect.signature(NETWORKS[model.definition]).parameters.values()
     defaults = {one.name: one.default for one in parameters if one.kind == one.KEYWORD_ONLY}
-    assert cell.model.args.keys() == defaults.keys()
-    if cell.model.network is None:
-        plain = {key: list(value) if isinstance(value, tuple) else value for key, value in defaults.items()}
-        assert cell.model.args == plain
+    assert model.args.keys() == defaults.keys()
+    if model.network is None:
+        assert model.args == {key: list(one) if isinstance(one, tuple) else one for key, one in defaults.items()}
 
 
 # Its data, its parameters there as the study counts them, and how it is trained.
@@ -125,6 +119,6 @@ def test_a_model_is_its_studys_on_its_data_unless_other_data_is_named(name):
     trained = (cell.batch_size, cell.epochs, cell.model.optimizer, cell.model.learning_rate)
     assert training in (trained, None)
     if name in ("mlp_cifar10", "pets_cnn"):  # an image of one size, or of any
-        assert composed(f"model={name}", "data=folder", *OTHERS["data", "folder"])[0].data.name.startswith("conf-")
+        assert composed(f"model={name}", "data=folder", PICTURES)[0].data.name.startswith("conf-")
         fashion = composed("data=fashion_mnist", f"model={name}", "model.input_shape=[28,28]")[0]
         assert fashion.data.name == "fashion_mnist"

@@ -26,20 +26,10 @@ from fakes import faulty_host, give_ceilings, make_project
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "src" / "accelbench"
 PAGES = sorted(path.relative_to(ROOT).as_posix() for path in [*ROOT.glob("docs/*.md"), ROOT / "README.md"])
+COMMANDS = ("best", "doctor", "report", "sync", "ui", "plan", "completion")
 MAX_CELL = 120  # characters of a table's cell; a link counts by its text
-EXAMPLES = {
-    "conf/data/stripes.yaml",
-    "conf/model/tokens.yaml",
-    "my_package/nets.py",
-}  # files that a page has its reader write
-ON_RECORDS = {  # commands on records and projects of the page's reader -> those on what `measured` has
-    "export": lambda words: [["export", "A", *words[2:]]],
-    "bundle": lambda words: bundle_to("mine.zip"),
-    "verify": lambda words: [*bundle_to(words[1]), words],
-    "replay": lambda words: [*bundle_to(words[1]), ["verify", *words[1:]]],  # it would measure
-    "merge": lambda words: [["merge", "A", *words[words.index("--into") :]]],
-    "init": lambda words: [["init", f"new/{words[1]}"]],
-}
+# Files that a page has its reader write.
+EXAMPLES = {"conf/data/stripes.yaml", "conf/model/tokens.yaml", "my_package/nets.py"}
 
 
 def blocks(page, language):
@@ -47,18 +37,17 @@ def blocks(page, language):
 
 
 def commands():
-    """Each command on the pages once, in order: from shell and console blocks, and from the README's table.
+    """Each command on the pages once: from shell and console blocks, and from the README's table.
 
     One whose words all stand before a = in others is slow.
     """
     seen, names = set(), set()
     for path in [ROOT / "README.md", *sorted(ROOT.glob("docs/*.md"))]:
         text = path.read_text()
-        scripts = re.findall(r"```sh\n(.*?)```", text, re.DOTALL)
-        lines = [line for script in scripts for line in script.replace("\\\n", " ").splitlines()]
-        lines += re.findall(r"^\$ (.*)$", text, re.MULTILINE)
-        rows = "\n".join(re.findall(r"^\|.*", text, re.MULTILINE)) if path.name == "README.md" else ""
-        lines += re.findall(r"`(accelbench [^`]*)`", rows)
+        scripts = "".join(re.findall(r"```sh\n(.*?)```", text, re.DOTALL)).replace("\\\n", " ")
+        lines = scripts.splitlines() + re.findall(r"^\$ (.*)$", text, re.MULTILINE)
+        if path.name == "README.md":
+            lines += re.findall(r"^\|.*`(accelbench [^`]*)`", text, re.MULTILINE)
         for line in lines:
             for command in re.sub(r" +#.*| 2>&1.*", "", line).split(" && "):
                 known = re.sub("h100|l40s", "gpu", " ".join(command.split()))  # the same jobs on two machines
@@ -133,57 +122,49 @@ def test_every_command_of_the_pages_runs(command, measured, monkeypatch, capsys)
         )
 
 
-def bundle_to(name):
-    """The command line that makes a bundle of that name anew."""
-    Path(name).unlink(missing_ok=True)
-    return [["bundle", "A", "--out", name]]
-
-
 def harmless(words):
     """The command lines to run instead: commands that would measure are only planned."""
     words = [word.replace("repeats=5", "repeats=1") for word in words]  # as many cells as it takes to plan
     words += ["model=mlp"] * ("suite=mnist_networks" in words)
+    words += ["data=mnist"] * ("data=stripes" in words)  # which the page has its reader add
     words = [word for word in words if not word.startswith("hydra.")]
-    if {"--cfg", "--info"} & set(words):
-        return [words]
-    if words[:2] == ["run", "--help"] or words[0] in ("selfcheck", "view"):  # they measure, and open a browser
-        return [[words[0], "--help"]]
-    if words[0] in ON_RECORDS:
-        return ON_RECORDS[words[0]](words)
-    if words[0] == "figure":  # of records with one setting
-        return [["figure", "A", "--question", "batch", *words[words.index("--out") :][:2]]]
-    names = ("compare", "best", "doctor", "report", "sync", "ui", "plan", "completion")
+    name, asked = words[0], set(words)
+    if name in ("bundle", "verify", "replay"):  # of records that there are; replay would measure
+        Path("mine.zip").unlink(missing_ok=True)
+        return [["bundle", "A", "--out", "mine.zip"], ["verify", "mine.zip"]]
     if words[:2] == ["compare", "--run"]:
         return [["plan", *shlex.split(side)] for side in words[2:4]]
-    if words[:2] == ["compare", "--top"]:
-        return [["plan", "model=mlp"]]
-    if words[0] == "compare" and not Path(words[1]).is_dir():  # records of other machines and revisions
-        return [["compare", "A", "B", *words[3:]]]
-    if words[0] == "bisect":
-        return [["plan", *words[words.index("--") + 1 :]]]
-    if {"--search", "--serve", "--target", "--largest-batch"} & set(words):
+    if asked & {"--search", "--serve", "--target", "--largest-batch"}:
         served = ["protocol=server"] * ("--serve" in words)
         served += ["protocol=target", "target.accuracy=0.9"] * ("--target" in words)
         return [["plan", *["-m"] * ("--largest-batch" not in words), *served, *(word for word in words if "=" in word)]]
-    if "data=stripes" in words:  # which the page has its reader add
-        return [["plan", *words, "data=mnist"]]
-    return [words if words[0] in names else ["plan", *words]]
+    if name == "compare" and "--top" not in words and not Path(words[1]).is_dir():
+        return [["compare", "A", "B", *words[3:]]]  # records of other machines and revisions
+    instead = {
+        "export": lambda: ["export", "A", *words[2:]],
+        "merge": lambda: ["merge", "A", *words[words.index("--into") :]],
+        "init": lambda: ["init", f"new/{words[1]}"],
+        "figure": lambda: ["figure", "A", "--question", "batch", *words[words.index("--out") :][:2]],
+        "bisect": lambda: ["plan", *words[words.index("--") + 1 :]],
+        "compare": lambda: ["plan", "model=mlp"] if "--top" in words else words,
+        "selfcheck": lambda: ["selfcheck", "--help"],
+        "view": lambda: ["view", "--help"],
+    }
+    if name in instead:
+        return [instead[name]()]
+    as_it_is = {"--cfg", "--info", "--help"} & asked or name in COMMANDS
+    return [words if as_it_is else ["plan", *words]]
 
 
 def understood_by_dvc(words):
     """Asserts that DVC has the command, and that the project has the stage and the parameters."""
-    stages = {"source", "data", "environment", "sweep", "report"}
     settings = OmegaConf.create(plain(params.load(ROOT)))
-    for index, word in enumerate(words):
-        if word in ("repro", "run") and index + 1 < len(words) and not words[index + 1].startswith("-"):
-            stage, _, key = words[index + 1].partition("@")
-            assert stage in stages
-            assert not key or key in {"data": settings.data, "sweep": settings.suites}[stage] or key == "stripes"
-        if word == "-S":
-            name, _, value = words[index + 1].partition("=")
-            assert value
-            parent, _, key = name.removeprefix("+").rpartition(".")
-            assert name.startswith("+") != (key in (OmegaConf.select(settings, parent) if parent else settings)), name
+    line = " ".join(words)
+    for stage, key in re.findall(r"(?:repro|run) ([a-z]\w*)@?(\S*)", line):
+        assert stage in ("source", "data", "environment", "sweep", "report")
+        assert key in ("", "stripes") or key in {"data": settings.data, "sweep": settings.suites}[stage]
+    for sign, parent, key in re.findall(r"-S (\+?)(?:([\w.]+)\.)?(\w+)=.", line):
+        assert bool(sign) != (key in (OmegaConf.select(settings, parent) if parent else settings)), key
     parse_args(words)
 
 

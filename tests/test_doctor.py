@@ -10,41 +10,26 @@ from rich.console import Console
 from accelbench.cli import main
 from accelbench.devices import packages
 from accelbench.devices.registry import look
-from accelbench.doctor import detectable, selfcheck, show
+from accelbench.doctor import detectable, selfcheck
 from accelbench.errors import UserError
-from accelbench.project import OUR_SCHEMA, Workplace
 from accelbench.schema.cell import Device
 from answers.processes import process
 from fakes import make_project
 
 
-@pytest.fixture
-def machine(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "conf").mkdir()
-    (tmp_path / "conf/config.yaml").write_text(f"defaults:\n  - {OUR_SCHEMA}\n")
-    (tmp_path / "params.yaml").write_text("profile: quick\ndata: {mnist: {source: auto}}\nsuites: {one: {}, two: {}}\n")
-    return tmp_path
-
-
-def shown(root, width=200, *, whole=True):
-    out = io.StringIO()
-    show(Workplace.of_project(root), Console(file=out, width=width), whole=whole)
-    return out.getvalue()
-
-
-def test_the_summary_fits_a_terminal(machine):
-    lines = shown(machine, 80, whole=False).splitlines()
+def test_the_summary_fits_a_terminal_and_all_says_what_is_skipped_and_why(here, monkeypatch, capsys):
+    folder_of = packages.folder
+    monkeypatch.setattr(packages, "folder", lambda name: None if name == "openvino" else folder_of(name))
+    monkeypatch.setenv("COLUMNS", "80")
+    assert main(["doctor"]) == 0
+    lines = capsys.readouterr().out.splitlines()
     assert len(lines) < 24  # lines of a terminal; the processor alone may take several
     assert max(map(len, lines)) <= 80
     for words in ("fp16*", "int8*", "doctor --all"):
         assert any(words in line for line in lines)
-
-
-def test_says_of_devices_engines_and_what_is_skipped_what_they_are_or_why_not(machine, monkeypatch):
-    folder_of = packages.folder
-    monkeypatch.setattr(packages, "folder", lambda name: None if name == "openvino" else folder_of(name))
-    text = shown(machine)
+    monkeypatch.setenv("COLUMNS", "200")
+    assert main(["doctor", "--all"]) == 0
+    text = capsys.readouterr().out
     for report in map(look, Device):
         assert (report.name if report.present else f"not here: {report.reason}") in text
     for line in (
@@ -54,12 +39,9 @@ def test_says_of_devices_engines_and_what_is_skipped_what_they_are_or_why_not(ma
         "cpu tf32 infer +tf32 needs",
     ):
         assert re.search(f"^{line}", text, re.MULTILINE)
-
-
-@pytest.mark.parametrize("budget", ["soon", "0s", "3h"])
-def test_a_time_that_is_none_is_refused(budget, capsys):
-    assert main(["selfcheck", f"--budget={budget}"]) == 2
-    assert f"--budget {budget}: should be" in capsys.readouterr().err
+    for budget in ("soon", "0s", "3h"):
+        assert main(["selfcheck", f"--budget={budget}"]) == 2
+        assert f"--budget {budget}: should be" in capsys.readouterr().err
 
 
 @pytest.mark.slow
@@ -72,26 +54,23 @@ def test_a_cell_differs_from_itself_by_little(tmp_path, monkeypatch, hosts):
     assert high > -5
 
 
-def sides(noise, num=10):
-    """Two sides of one cell, whose processes differ by `noise`."""
-    draw = np.random.default_rng(0)
-    rates = np.exp(draw.normal(5, noise, (2, num)))
-    return [[process(rate) for rate in side] for side in rates]
-
-
 def test_the_difference_that_is_found_shrinks_with_processes_and_grows_with_noise():
-    texts = (detectable(*sides(noise)) for noise in (0.02, 0.05))
-    small, large = (
-        [float(share) for share in re.findall(r"detect a slow-down of ([0-9.]+) %", text)] for text in texts
-    )
+    def sides(noise, num=10):
+        """Two sides of one cell, whose processes differ by `noise`."""
+        rates = np.exp(np.random.default_rng(0).normal(5, noise, (2, num)))
+        return [[process(rate) for rate in side] for side in rates]
+
+    def shares(sides):
+        return [float(share) for share in re.findall(r"detect a slow-down of ([0-9.]+) %", detectable(*sides))]
+
+    small, large = shares(sides(0.02)), shares(sides(0.05))
     assert large == sorted(large, reverse=True)
     assert all(low < high for low, high in zip(small, large, strict=True))
     quiet = "With 10 processes a setting, 4 of 5 comparisons here detect a slow-down of 2.0 %.\n"
     assert quiet in detectable(*sides(0.001))  # a smaller difference counts as none
     assert "With 7 processes a setting, 4 of" in detectable(*sides(0.02, num=7))
-    luckily_quiet = [sorted(side, key=lambda process: abs(process.rates[0] - 148)) for side in sides(0.05)]
-    few, many = re.findall(r"detect a slow-down of ([0-9.]+) %", detectable(*luckily_quiet))
-    assert float(few) > float(many)
+    few, many = shares([sorted(side, key=lambda process: abs(process.rates[0] - 148)) for side in sides(0.05)])
+    assert few > many  # the first ones are quiet by luck
     too_few = "--budget: 4 processes of a copy were measured, but 5 are needed: set a longer time"
     with pytest.raises(UserError, match=f"^{too_few}$"):
         detectable(*sides(0.02, num=4))

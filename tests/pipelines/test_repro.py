@@ -1,4 +1,4 @@
-import importlib.util
+import importlib
 import subprocess
 import sys
 from pathlib import Path
@@ -19,23 +19,14 @@ SUITE = {"data": "mnist", "quick": ["model=mlp mode=train,infer"]}
 def repro(tmp_path, monkeypatch):
     """The script in a temporary project of one suite; `calls` holds the arguments of its calls of DVC."""
     monkeypatch.syspath_prepend(ROOT / "pipelines")
-    spec = importlib.util.spec_from_file_location("repro", ROOT / "pipelines" / "repro.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    monkeypatch.delitem(sys.modules, "repro", raising=False)
+    module = importlib.import_module("repro")
     module.calls, module.real_dvc, module.STARTED_S = [], module.Job.dvc, 1.0
-    root = make_project(tmp_path)
-    monkeypatch.chdir(root)
-    change(root, suites={"mnist_networks": SUITE})
-    monkeypatch.setattr(module, "ROOT", root)
+    monkeypatch.chdir(make_project(tmp_path))
+    change(tmp_path, suites={"mnist_networks": SUITE})
+    monkeypatch.setattr(module, "ROOT", tmp_path)
     monkeypatch.setattr(module.Job, "dvc", lambda job, *words: module.calls.append(words) or True)
     return module
-
-
-@pytest.fixture
-def measured(repro, monkeypatch):
-    """As `repro`, with nothing left to measure."""
-    monkeypatch.setattr(repro.Job, "measure", lambda job: None)
-    return repro
 
 
 def change(root, **changes):
@@ -43,19 +34,15 @@ def change(root, **changes):
     (root / "params.yaml").write_text(yaml.safe_dump({**settings, **changes}, sort_keys=False))
 
 
-def write_records(root, *statuses):
-    """Writes a sweep's records, one per status, and the plan that names them."""
-    made = [samples.record(samples.cell(seed=number), status) for number, status in enumerate(statuses)]
-    write_sweep(root / "results" / "mnist_networks", *made, suite="mnist_networks")
-
-
 @pytest.mark.parametrize(
     ("statuses", "code"),
     [((Status.ok, Status.skipped), 0), ((Status.ok, Status.failed), 1), slow((Status.invalid,), 1)],
 )
-def test_the_exit_status_says_whether_a_cell_failed_unexpectedly(measured, repro, statuses, code, capsys, monkeypatch):
-    write_records(repro.ROOT, *statuses)
+def test_the_exit_status_says_whether_a_cell_failed_unexpectedly(repro, statuses, code, capsys, monkeypatch):
+    made = [samples.record(samples.cell(seed=number), status) for number, status in enumerate(statuses)]
+    write_sweep(repro.ROOT / "results" / "mnist_networks", *made, suite="mnist_networks")
     opened = []
+    monkeypatch.setattr(repro.Job, "measure", lambda job: None)
     monkeypatch.setenv("DISPLAY", ":0")
     monkeypatch.setattr("webbrowser.open", opened.append)
     assert repro.main() == code
@@ -72,7 +59,10 @@ def test_the_exit_status_says_whether_a_cell_failed_unexpectedly(measured, repro
     assert "The report lacks the project's extension: params.yaml: report_extension: " in capsys.readouterr().out
 
 
-def test_a_failure_of_dvc_is_shown_with_its_log(repro, monkeypatch, capsys):
+SAYS = "import os\nprint('401 for', os.environ['SERVICE_TOKEN'])\nprint('the end', end='')\nraise SystemExit(1)\n"
+
+
+def test_a_failure_of_dvc_is_shown_with_its_log_of_which_neither_holds_a_secret(repro, monkeypatch, capsys):
     monkeypatch.setattr(repro.Job, "dvc", repro.real_dvc)
     log = repro.ROOT / "runs" / "repro.log"
     (repro.ROOT / "dvc.lock").touch()
@@ -80,49 +70,35 @@ def test_a_failure_of_dvc_is_shown_with_its_log(repro, monkeypatch, capsys):
     err = capsys.readouterr().err
     assert err.startswith("error: DVC could not finish:\nERROR: you are not inside of a DVC repository")
     assert f"\nThe whole output: {log}\ndvc.lock is empty or invalid: remove it" in err
-
-
-SAYS = "import os\nprint('401 for', os.environ['SERVICE_TOKEN'])\nprint('the end', end='')\nraise SystemExit(1)\n"
-
-
-def test_neither_the_log_nor_what_is_shown_of_it_holds_a_secret(repro, monkeypatch, capsys):
-    monkeypatch.setattr(repro.Job, "dvc", repro.real_dvc)
     monkeypatch.setenv("SERVICE_TOKEN", "q8ZpL2xVw7")
     (repro.ROOT / "dvc.py").write_text(SAYS)  # which `python -m dvc` runs in this folder
     assert repro.main("any") == 2
-    assert (repro.ROOT / "runs" / "repro.log").read_text() == "401 for ***\nthe end"
+    assert log.read_text() == "401 for ***\nthe end"
     assert capsys.readouterr().err.startswith("error: DVC could not finish:\n401 for ***\nthe end\n")
 
 
-@pytest.fixture
-def job(repro):
-    with repro.Job(repro.Console(highlight=False, soft_wrap=True)) as job:
-        yield job
+@pytest.mark.parametrize("changes_code", [False, True])
+def test_suites_are_measured_after_their_data_unless_code_or_settings_have_changed(
+    repro, monkeypatch, capsys, changes_code
+):
+    def measure(suite, *_, **__):
+        repro.calls.append(suite.name)
+        if changes_code:
+            (repro.ROOT / "conf/model/mine.yaml").touch()
 
-
-def test_suites_are_measured_after_their_data_are_prepared_and_their_stages_find_them_done(repro, monkeypatch):
-    order = []
-    monkeypatch.setattr(repro.pipeline.Suite, "measure", lambda suite, *_, **__: order.append(suite.name))
-    monkeypatch.setattr(repro.pipeline, "confirm_best", lambda *_: order.append("confirm"))
-    monkeypatch.setattr(repro.Job, "dvc", lambda job, *words: order.append(words) or True)
+    monkeypatch.setattr(repro.pipeline.Suite, "measure", measure)
+    monkeypatch.setattr(repro.pipeline, "confirm_best", lambda *_: repro.calls.append("confirm"))
     # On most machines all cells of the first one are skipped; its plan is written before the best cells are chosen.
     change(repro.ROOT, suites={"gpus": {**SUITE, "always": "device=gpu"}, "mnist_networks": SUITE})
-    with repro.Job(repro.Console()) as job:
+    with repro.Job(repro.Console(highlight=False, soft_wrap=True)) as job:
         assert job.prepare_data()
         job.measure()
-    assert order == [("data@mnist",), "gpus", "mnist_networks", "confirm"]
-    assert job.done == ["gpus", "mnist_networks", "confirm"]
-
-
-def test_dvc_measures_after_code_or_settings_have_changed(repro, job, monkeypatch, capsys):
-    def changed(suite, *_, **__):
-        with (repro.ROOT / "conf" / "model" / "mlp.yaml").open("a") as file:
-            file.write("# changed\n")
-
-    monkeypatch.setattr(repro.pipeline.Suite, "measure", changed)
-    job.measure()
-    assert "DVC's stages measure the rest" in capsys.readouterr().out
-    assert job.done == []
+    assert repro.calls[:2] == [("data@mnist",), "gpus"]
+    if changes_code:
+        assert job.done == []
+        assert "DVC's stages measure the rest" in capsys.readouterr().out
+    else:  # the stages of DVC find them done
+        assert job.done == repro.calls[1:] == ["gpus", "mnist_networks", "confirm"]
 
 
 def test_the_report_depends_on_every_module_that_makes_it():
