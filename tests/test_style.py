@@ -8,7 +8,6 @@ import io
 import re
 import sys
 import tokenize
-from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -24,7 +23,6 @@ LEFT = {
 
 LAYOUT = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT}
 LAYOUT |= {tokenize.ENCODING, tokenize.ENDMARKER}
-COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 FLAG = re.compile(r"(is|has|was|can)_|(bool|isinstance|any|all)$")
 
 
@@ -34,63 +32,45 @@ def count(path: Path) -> int:
     return sum(1 for token in tokens if token.type not in LAYOUT)
 
 
-def crowded(tree: ast.AST) -> Iterator[tuple[int, str]]:
-    """The line of each expression that should be several statements, with the rule that it breaks."""
-    for node in ast.walk(tree):
-        if isinstance(node, COMPREHENSIONS) and num_clauses(node) > 2:
-            yield node.lineno, "comprehension with a condition over more than two clauses"
-        elif isinstance(node, ast.IfExp) and any(isinstance(inner, ast.IfExp) for inner in inside(node)):
-            yield node.lineno, "conditional expression in another"
-        elif isinstance(node, ast.Assign) and any(assigns_several(target, node.value) for target in node.targets):
-            yield node.lineno, "assignment of several things"
-        elif (
-            isinstance(node, ast.BinOp)
-            and isinstance(node.op, ast.Mult)
-            and any(map(is_condition, (node.left, node.right)))
-        ):
-            yield node.lineno, "product with a condition"
-        elif isinstance(node, ast.Starred) and isinstance(node.value, (ast.BinOp, ast.Tuple, ast.List, ast.Set)):
-            yield node.lineno, "list unpacked into another"
-        elif isinstance(node, ast.Dict) and any(isinstance(node.values[i], ast.Dict) for i in unpacked(node)):
-            yield node.lineno, "dictionary unpacked into another"
+def why_crowded(node: ast.AST) -> str | None:
+    """Which rule the expression breaks that should be several statements."""
+    match node:
+        case ast.ListComp() | ast.SetComp() | ast.DictComp() | ast.GeneratorExp() if num_clauses(node) > 2:
+            return "comprehension with a condition over more than two clauses"
+        case ast.IfExp() if any(isinstance(inner, ast.IfExp) for inner in ast.walk(node) if inner is not node):
+            return "conditional expression in another"
+        case ast.Assign() if any(assigns_several(target, node.value) for target in node.targets):
+            return "assignment of several things"
+        case ast.BinOp(op=ast.Mult()) if is_condition(node.left) or is_condition(node.right):
+            return "product with a condition"
+        case ast.Starred(value=ast.BinOp() | ast.Tuple() | ast.List() | ast.Set()):
+            return "list unpacked into another"
+        case ast.Dict() if any(key is None and isinstance(node.values[i], ast.Dict) for i, key in enumerate(node.keys)):
+            return "dictionary unpacked into another"
+    return None
 
 
-def inside(node: ast.AST) -> Iterator[ast.AST]:
-    for child in ast.iter_child_nodes(node):
-        yield from ast.walk(child)
-
-
-def unpacked(node: ast.Dict) -> list[int]:
-    return [index for index, key in enumerate(node.keys) if key is None]
-
-
-def num_clauses(comprehension: ast.ListComp) -> int:
+def num_clauses(comprehension: ast.expr) -> int:
     """`for`s and conditions. The parts of a condition count; without a condition there may be any number of `for`s."""
     conditions = [condition for clause in comprehension.generators for condition in clause.ifs]
-    if not conditions:
-        return 0
-    num = len(comprehension.generators)
-    for condition in conditions:
-        num += max(1, len(condition.values) - 1) if isinstance(condition, ast.BoolOp) else 1
-    return num
+    parts = [max(1, len(each.values) - 1) if isinstance(each, ast.BoolOp) else 1 for each in conditions]
+    return len(comprehension.generators) + sum(parts) if conditions else 0
 
 
 def assigns_several(target: ast.expr, value: ast.expr) -> bool:
     """Whether a tuple of expressions is assigned that are more than three, or neither plain, nor alike, nor a swap."""
     if not isinstance(target, ast.Tuple) or not isinstance(value, ast.Tuple):
         return False
-    if {ast.unparse(item) for item in target.elts} == {ast.unparse(item) for item in value.elts}:
+    if set(map(ast.unparse, target.elts)) == set(map(ast.unparse, value.elts)):
         return False
-    forms = {form(item) for item in value.elts}
     is_constant = all(isinstance(item, ast.Constant) for item in value.elts)
-    return len(forms) > 1 or (len(value.elts) > 3 and not is_constant)
+    return len(set(map(form, value.elts))) > 1 or (len(value.elts) > 3 and not is_constant)
 
 
 def form(value: ast.expr) -> str:
     """An expression without its names and constants: plain, if it is a name, a constant or an empty container."""
-    is_empty = isinstance(value, ast.Call) and not value.args and not value.keywords
-    is_empty = is_empty and isinstance(value.func, (ast.Name, ast.Subscript))
-    is_empty = is_empty or ast.unparse(value) in ("[]", "{}", "()")
+    is_call = isinstance(value, ast.Call) and isinstance(value.func, (ast.Name, ast.Subscript))
+    is_empty = ast.unparse(value).endswith("()") if is_call else ast.unparse(value) in ("[]", "{}", "()")
     if is_empty or isinstance(value, (ast.Name, ast.Constant, ast.Attribute)):
         return "plain"
     return re.sub(r"(id|value)=('[^']*'|[\d.]+|None|True|False)", "", ast.dump(value))
@@ -110,12 +90,11 @@ def list_crowded(folders: list[Path]) -> dict[str, list[str]]:
     """Room -> a line about each expression that should be several statements."""
     rooms: dict[str, list[str]] = {}
     for path in sorted(path for folder in folders for path in folder.rglob("*.py")):
-        text = path.read_text()
-        lines = text.splitlines()
-        name = path.relative_to(ROOT)
-        for number, rule in sorted(crowded(ast.parse(text))):
-            room = "/".join(name.parts[:3])
-            rooms.setdefault(room, []).append(f"{name}:{number}: {rule}: {lines[number - 1].strip()}")
+        name, text = path.relative_to(ROOT), path.read_text()
+        for node in ast.walk(ast.parse(text)):
+            if (rule := why_crowded(node)) is not None:
+                line = text.splitlines()[node.lineno - 1].strip()
+                rooms.setdefault("/".join(name.parts[:3]), []).append(f"{name}:{node.lineno}: {rule}: {line}")
     return rooms
 
 
@@ -133,6 +112,5 @@ def test_one_statement_does_one_thing():
 
 
 if __name__ == "__main__":
-    folders = [Path(word).resolve() for word in sys.argv[1:]] or [ROOT / name for name in FOLDERS]
-    for room, messages in list_crowded(folders).items():
+    for room, messages in list_crowded([ROOT / word for word in sys.argv[1:] or FOLDERS]).items():
         print(f"{room}: {len(messages)}", *messages, "", sep="\n")
