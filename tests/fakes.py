@@ -66,27 +66,18 @@ def make_measurement(**changes) -> Measurement:
 
 def make_serving(cell: Cell, alone_s: float = 0.01, **changes) -> Serving:
     """What a server keeps that meets its limit up to 70 requests/s for each request of its largest batch."""
-    within, rate = 70 * cell.batch_size, cell.server.rate
+    rate, verdict = cell.server.rate, {}
     if cell.protocol == Protocol.offline:
         rate = 100.0 * cell.batch_size
-    verdict = (
-        {"verdict": Verdict.passes if rate <= within else Verdict.fails} if cell.protocol == Protocol.server else {}
-    )
     if cell.protocol == Protocol.server:  # as in an M/M/1 queue, up to its saturation
+        verdict["verdict"] = Verdict.passes if rate <= 70 * cell.batch_size else Verdict.fails
         alone_s *= 150 * cell.batch_size / max(1.0, 100 * cell.batch_size - rate)
     latencies = [Quantile(percentile=p, seconds=alone_s, low=alone_s, high=alone_s) for p in (50, 90, 99)]
     num = max(1, round(rate * cell.server.duration_s))
-    values = {
-        "seed": int(cell.id, 16) % 2**32,
-        "num_requests": num,
-        "num_missed": round(num * 0.01 ** min(99.0, cell.server.latency_ms / 1e3 / alone_s)),
-        "design_effect": 4.0,
-        "duration_s": cell.server.duration_s,
-        "offered_per_s": rate,
-        "served_per_s": rate,
-        "latencies": latencies,
-        "batches": {"1": 1000},
-    }
+    values = {"seed": int(cell.id, 16) % 2**32, "num_requests": num, "duration_s": cell.server.duration_s}
+    values["num_missed"] = round(num * 0.01 ** min(99.0, cell.server.latency_ms / 1e3 / alone_s))
+    values |= {"design_effect": 4.0, "offered_per_s": rate, "served_per_s": rate}
+    values |= {"latencies": latencies, "batches": {"1": 1000}}
     return Serving(**{**values, **verdict, **changes})
 
 
@@ -94,29 +85,17 @@ def make_record(cell: Cell | None = None, status: Status = Status.ok, **changes)
     """A record of an ok cell with a measurement, or of another one with a reason."""
     from accelbench.schema.record import Record
 
-    values = {
-        "cell": cell or make_cell(),
-        "identity": "0" * 64,
-        "status": status,
-        "started_at": "2026-11-20T09:00:00.000+00:00",
-        "wall_s": 1.0,
-        "environment": {},
-        "measurement": make_measurement() if status == Status.ok else None,
-        "reason": None if status == Status.ok else "for [a] reason",
-    }
+    values = {"cell": cell or make_cell(), "identity": "0" * 64, "status": status, "environment": {}}
+    values |= {"started_at": "2026-11-20T09:00:00.000+00:00", "wall_s": 1.0}
+    values |= {"measurement": make_measurement()} if status == Status.ok else {"reason": "for [a] reason"}
     return Record(**values | changes)
 
 
 def make_served(protocol: Protocol = Protocol.server, cell: Cell | None = None, **changes):
     """A record of a cell that served 1,000 requests; of `offline` it has blocks, and is a speed."""
     values = {"seed": 0, "num_requests": 1000, "duration_s": 20.0, "offered_per_s": 50.0, "served_per_s": 49.5}
-    values |= {
-        "batches": {"1": 400, "4": 150},
-        "num_padded": 50,
-        "busy_share": 0.5,
-        "queue_s": 0.002,
-        "compute_s": 0.01,
-    }
+    values |= {"batches": {"1": 400, "4": 150}, "num_padded": 50}
+    values |= {"busy_share": 0.5, "queue_s": 0.002, "compute_s": 0.01}
     if protocol == Protocol.server:
         values |= {"num_missed": 3, "miss_share_low": 0.001, "miss_share_high": 0.008, "verdict": Verdict.passes}
         values |= {"design_effect": 1.5, "late_p99_s": 0.0001}
@@ -159,9 +138,8 @@ def make_trained(seconds: float | None, epochs: int = 5, most: int = 10, compile
     log = [Logged(span=span, began_s=at, ended_s=end_s) for at, (span, end_s) in zip(begins, spans, strict=False)]
     hit = next((i for i, each in enumerate(evaluations) if target.is_met(each.value)), None)
     known = {"num_validation": 100, "deterministic": True, "tested": 0.968, "stayed": None if is_fixed else True}
-    trained = TargetTraining(
-        log=log, compile_s=compile_s, evaluations=evaluations, hit=hit, planned_in=planned_in, **known
-    )
+    known |= {"log": log, "compile_s": compile_s, "evaluations": evaluations, "hit": hit, "planned_in": planned_in}
+    trained = TargetTraining(**known)
     return make_record(cell, measurement=make_measurement(blocks=[], latency_s=[], target=trained), **own)
 
 
@@ -193,13 +171,11 @@ def make_options(**changes):
 
 def assert_epochs_in_turn(measured: Measurement) -> None:
     """Each epoch and its evaluation are over before the next one begins, all within the steady state."""
-    tested_s = [epoch.evaluation.seconds if epoch.evaluation else 0.0 for epoch in measured.epochs]
-    begins = [epoch.began_boot_s for epoch in measured.epochs]
-    ends = [epoch.began_boot_s + epoch.seconds for epoch in measured.epochs]
-    low, high = measured.steady_boot_s
-    assert begins[0] == low
-    assert ends[-1] <= high
-    assert all(end + s <= begin for end, s, begin in zip(ends[:-1], tested_s[:-1], begins[1:], strict=True))
+    at, end = measured.steady_boot_s
+    assert measured.epochs[0].began_boot_s == at
+    for epoch in measured.epochs:
+        assert at <= epoch.began_boot_s <= end - epoch.seconds
+        at = epoch.began_boot_s + epoch.seconds + (epoch.evaluation.seconds if epoch.evaluation else 0.0)
 
 
 def faulty_host(cell: Cell) -> HostSpec:
@@ -222,6 +198,8 @@ NO_MEMORY = "[enforce fail at alloc_cpu.cpp:118] DefaultCPUAllocator: can't allo
 # Signals, and exceptions with unusual types or messages.
 ENDS = {
     "leave": lambda: sys.exit(3),
+    "exit": lambda: (print("last words", flush=True), os._exit(3)),
+    "last": lambda: time.sleep(0.1),
     "escapes": lambda: _raise(ValueError("\x1b]0;title\x07")),
     "bad message": lambda: _raise(Unprintable()),
     "mistake": lambda: _raise(UserError("model.args: there is no such width")),
@@ -230,6 +208,12 @@ ENDS = {
     "signal beside a fork": lambda: os.kill(os.getpid(), signal.SIGSEGV) if os.fork() else time.sleep(30),
     "killed": lambda: os.kill(os.getpid(), signal.SIGKILL),
     "unsupported": lambda: _raise(UnsupportedError("not here\nbut elsewhere")),
+}
+# What the engine measures that differs from what a healthy one does.
+MEASURED = {
+    "tell peak": {"peak_host_bytes": 1_500_000_000},
+    "not finite": {"latency_s": [0.01, float("nan")]},
+    "other device": {"device": "xla_cpu"},
 }
 
 
@@ -296,10 +280,8 @@ def run(
         ENDS[fault]()
     if fault.startswith("import "):
         importlib.import_module(fault.removeprefix("import "))
-    if fault == "last":
-        time.sleep(0.1)
-    if fault == "tell peak":
-        return make_measurement(peak_host_bytes=1_500_000_000)
+    if fault in MEASURED:
+        return make_measurement(**MEASURED[fault])
     if fault == "tell processes":
         import psutil
 
@@ -310,9 +292,6 @@ def run(
         import torch
 
         torch.linalg.cholesky(torch.eye(2, dtype=torch.float16))
-    if fault == "exit":
-        print("last words", flush=True)
-        os._exit(3)
     if fault == "hang":
         # With a child, as a data worker would be: it must go too.
         child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
@@ -321,9 +300,8 @@ def run(
     if fault == "daemon":
         _leave_daemon(Path(data_folder, "daemon.pid"))
     if fault == "stop host":
-        forkserver = os.getppid()
-        host = int(Path(f"/proc/{forkserver}/stat").read_text().rpartition(")")[2].split()[1])
-        os.kill(forkserver if fault == "stop forkserver" else host, signal.SIGSTOP)
+        forkserver = Path(f"/proc/{os.getppid()}/stat").read_text()
+        os.kill(int(forkserver.rpartition(")")[2].split()[1]), signal.SIGSTOP)
         time.sleep(600)
     if fault in ("tell rank", "tell environment"):
         name = os.environ["LOCAL_RANK"] if fault == "tell rank" else "environment.json"
@@ -338,23 +316,17 @@ def run(
         if fault.endswith(f" {cell.batch_size}"):
             raise ValueError("a bad batch")
         num = (5 if cell.precision == Precision.bf16 else 10) * cell.batch_size
-        block = Block(num_steps=10, num_samples=num, seconds=0.1)
-        return make_measurement(
-            blocks=[block] * 8, latency_s=[cell.batch_size / 1e3] * 64, precision=cell.precision.value
-        )
+        blocks = [Block(num_steps=10, num_samples=num, seconds=0.1)] * 8
+        latency_s, precision = [cell.batch_size / 1e3] * 64, cell.precision.value
+        return make_measurement(blocks=blocks, latency_s=latency_s, precision=precision)
     if fault.startswith("serve"):
         num_late = {"serve late": 2, "serve later": 99}.get(fault, 0) if cell.protocol == Protocol.server else 0
         defects = ["requests were issued .72 ms late"] if cell.repeat < num_late else []
-        serving = make_serving(cell, alone_s=0.06 if fault == "serve slowly" else 0.01)
-        return make_measurement(serving=serving, defects=defects, blocks=blocks)
+        return make_measurement(serving=make_serving(cell), defects=defects, blocks=blocks)
     if fault == "of numpy":
         import numpy as np
 
         return make_measurement(latency_s=[np.float64(0.1)])
-    if fault == "not finite":
-        return make_measurement(latency_s=[0.01, float("nan")])
-    if fault == "other device":
-        return make_measurement(device="xla_cpu")
     if fault == "allocate":
         block = bytearray(256_000_000)
         block[::4096] = b"x" * len(block[::4096])

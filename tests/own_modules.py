@@ -38,23 +38,6 @@ class LateSize(pl.LightningDataModule):
         return DataLoader(self.tested, self.batch_size, drop_last=True)
 
 
-class NoSize(pl.LightningDataModule):
-    def train_dataloader(self):
-        return DataLoader(samples(), 8)
-
-
-class Unsized(pl.LightningDataModule):
-    """Its loader has no attribute `batch_size`, and batches for only one epoch."""
-
-    def train_dataloader(self):
-        return iter(NoSize.train_dataloader(self))
-
-
-class Several(Data):
-    def train_dataloader(self):
-        return {"a": super().train_dataloader(), "b": super().train_dataloader()}
-
-
 class Lit(pl.LightningModule):
     """AdamW with a schedule and label smoothing."""
 
@@ -97,13 +80,6 @@ class Counts(Lit):
         super().optimizer_step(*args, **kwargs)
         norm = torch.cat([each.grad.flatten() for each in self.parameters()]).norm()
         self.steps.append((len(self.losses), norm.item()))
-
-
-class Schedules(Lit):
-    """Sets how many batches are accumulated, as a callback of Lightning does."""
-
-    def configure_callbacks(self):
-        return pl.callbacks.GradientAccumulationScheduler({0: 2})
 
 
 class Manual(Lit):
@@ -159,11 +135,6 @@ class Encoding(UserDict):
         return self["inputs"]
 
 
-class Encoded(Data):
-    def predict_dataloader(self):
-        return DataLoader([Encoding(inputs=torch.stack([self.samples[i][0] for i in range(self.batch_size)]))], None)
-
-
 class LateHead(Lit):
     """Runs without its head, too, where no Trainer has built it."""
 
@@ -192,6 +163,22 @@ def sets_precision(self, *args):
     torch.set_float32_matmul_precision("medium")
 
 
+def several(self):
+    return dict.fromkeys("ab", Data.train_dataloader(self))
+
+
+def encoded(self):
+    inputs = torch.stack([self.samples[i][0] for i in range(self.batch_size)])
+    return DataLoader([Encoding(inputs=inputs)], None)
+
+
+NoSize = made(pl.LightningDataModule, train_dataloader=lambda self: DataLoader(samples(), 8))
+# Its loader has no attribute `batch_size`, and batches for only one epoch.
+Unsized = made(pl.LightningDataModule, train_dataloader=lambda self: iter(DataLoader(samples(), 8)))
+Several = made(Data, train_dataloader=several)
+Encoded = made(Data, predict_dataloader=encoded)
+# Sets how many batches are accumulated, as a callback of Lightning does.
+Schedules = made(Lit, configure_callbacks=lambda self: pl.callbacks.GradientAccumulationScheduler({0: 2}))
 Stops = made(Lit, on_train_batch_end=stop)
 Sets = made(Lit, on_fit_start=sets_precision)  # where Lightning's users do
 SetsLater = made(Lit, on_train_batch_start=lambda self, batch, index: sets_precision(self) if index == 2 else None)

@@ -2,7 +2,6 @@
 
 import errno
 import importlib
-import os
 import re
 import signal
 import subprocess
@@ -28,7 +27,6 @@ from fakes import faulty_host, give_ceilings, make_project
 
 ROOT = Path(__file__).resolve().parents[1]
 COMMANDS = load_all()
-NAMES = [command.name for command in COMMANDS]
 NOT_HYDRAS = "only the command line of `accelbench run` accepts Hydra's own settings"
 PRECISIONS = "fp16, bf16, fp32, tf32, fp64, fp16_mixed, bf16_mixed, int8"
 
@@ -124,7 +122,7 @@ def test_help_lists_the_commands_and_fits_a_screen(words, capsys, project):
     assert max(map(len, text.splitlines())) <= 80
 
 
-@pytest.mark.parametrize("command", COMMANDS, ids=NAMES)
+@pytest.mark.parametrize("command", COMMANDS, ids=[command.name for command in COMMANDS])
 def test_the_help_of_a_command_fits_a_screen_and_names_its_flags(command, capsys, project, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
     text = help_of(f"{command.name} --help", capsys)
@@ -139,12 +137,10 @@ def test_the_help_of_a_command_fits_a_screen_and_names_its_flags(command, capsys
 
 def test_the_help_of_run_is_short_and_each_topic_explains_its_settings_with_their_choices(capsys, project, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
-    short = help_of("run --help", capsys)
-    assert len(short.split()) <= 400
-    found = grouped(every_setting(project / "conf"), lambda each: each.topic)
+    short, whole = help_of("run --help", capsys), help_of("run --help all", capsys)
     words = set(short.split())
-    whole = help_of("run --help all", capsys)
-    for topic, settings in found.items():
+    assert len(short.split()) <= 400
+    for topic, settings in grouped(every_setting(project / "conf"), lambda each: each.topic).items():
         text = help_of(f"run --help {topic}", capsys)
         assert text in whole
         for each in settings:
@@ -155,22 +151,13 @@ def test_the_help_of_run_is_short_and_each_topic_explains_its_settings_with_thei
     assert whole.startswith("usage: accelbench run")
 
 
-def planned(words, capsys):
-    assert main(["plan", *words.split()]) == 0
-    captured = capsys.readouterr()
-    assert captured.err == ""
-    return captured.out.splitlines()
-
-
 def test_plan_lists_the_cells_what_is_skipped_and_the_time(capsys, project):
-    lines = planned("mode=infer batch_size=8,16 precision=fp32,tf32 window.measure_s=30", capsys)
-    assert re.fullmatch(r"4 cells: 2 to run, about 72 s; 2 to skip\.", lines[0])
+    lines = help_of("plan mode=infer batch_size=8,16 precision=fp32,tf32 window.measure_s=30", capsys).splitlines()
+    assert lines[0] == "4 cells: 2 to run, about 72 s; 2 to skip."
     assert [line.split()[0] for line in lines[2:4]] == [f"mlp-cpu-fp32-b{n}-infer" for n in (8, 16)]
     assert re.search(r" about \d+ s$", lines[2])
-    assert lines[5:] == [
-        "skip 2: tf32 needs an NVIDIA GPU, not cpu: use fp32",
-        "  mlp-cpu-tf32-b8-infer, mlp-cpu-tf32-b16-infer",
-    ]
+    assert lines[5] == "skip 2: tf32 needs an NVIDIA GPU, not cpu: use fp32"
+    assert lines[6:] == ["  mlp-cpu-tf32-b8-infer, mlp-cpu-tf32-b16-infer"]
     assert not (project / "runs").exists()
 
 
@@ -183,32 +170,25 @@ def faulty(tmp_path, monkeypatch):
     return root
 
 
-def test_a_failure_is_told_once_and_by_the_exit_status_and_what_libraries_print_when_asked_for(faulty, capsys):
-    words = ["+model.args.fault=exit", "mode=infer", "tracking=none"]
-    assert main([*words, "out=runs/quiet"]) == 1
-    (found,) = plan_file.read_planned(faulty / "runs/quiet")
-    assert found.status == Status.failed
-    out, err = capsys.readouterr()
-    assert (err, out.count(found.reason), "last words" in out) == ("", 1, False)
-    assert re.search(rf"\[1/1\] .*failed  {re.escape(found.reason)}", out)
-    assert main([*words, "out=runs/loud", "-v"]) == 1
-    assert "last words" in capsys.readouterr().out
-
-
 MISTAKE = "model.args: there is no such width"
 
 
-def test_a_mistake_that_only_the_cells_process_finds_is_exit_status_2_and_a_record(faulty, capsys):
-    words = ["+model.args.fault=mistake", "mode=infer", "tracking=none", "out=runs/a"]
-    for _ in range(2):  # measured, then known from its record
-        assert main(words) == 2
-        assert capsys.readouterr().err == f"accelbench: {MISTAKE}\n"
+@pytest.mark.parametrize(("fault", "status", "reason"), [("exit", 1, "exit code 3"), ("mistake", 2, MISTAKE)])
+def test_a_failure_is_told_once_and_by_the_exit_status_which_is_2_for_a_mistake(faulty, capsys, fault, status, reason):
+    words = [f"+model.args.fault={fault}", "mode=infer", "tracking=none"]
+    told = f"accelbench: {MISTAKE}\n" * (status == 2)
+    assert main([*words, "out=runs/a"]) == status
     (found,) = plan_file.read_planned(faulty / "runs/a")
-    assert (found.status, found.reason, found.user_error) == (Status.failed, MISTAKE, True)
-    assert main(["-m", *words, "out=runs/b", "batch_size=8,16"]) == 2
+    assert (found.status, reason in found.reason, found.user_error) == (Status.failed, True, status == 2)
     out, err = capsys.readouterr()
-    assert err == f"accelbench: {MISTAKE}\n"
-    assert (out.count(MISTAKE), out.count("for the same reason")) == (1, 1)
+    assert (err, out.count(found.reason), "last words" in out) == (told, 1, False)
+    assert re.search(rf"\[1/1\] .*failed  {re.escape(found.reason)}", out)
+    assert main([*words, "out=runs/a"]) == status  # now it is known from its record
+    assert capsys.readouterr().err == told
+    assert main(["-m", *words, "out=runs/b", "batch_size=8,16", "-v"]) == status
+    out, err = capsys.readouterr()
+    assert (err, "last words" in out) == (told, fault == "exit")
+    assert (out.count(found.reason), out.count("for the same reason")) == (1, 1)
 
 
 def test_ctrl_c_leaves_what_was_measured_the_answer_so_far_and_the_command_that_goes_on(faulty, monkeypatch, capsys):
@@ -217,8 +197,8 @@ def test_ctrl_c_leaves_what_was_measured_the_answer_so_far_and_the_command_that_
     with monkeypatch.context() as patched:
         patched.setattr(Session, "measuring", stop)
         assert main(words) == 130
-    assert capsys.readouterr().err == "\nInterrupted before the first cell\n"
-    with monkeypatch.context() as patched:
+        assert capsys.readouterr().err == "\nInterrupted before the first cell\n"
+        patched.undo()
         patched.setattr(Session, "measure", lambda *given: measure(*given) if given[1].cell.batch_size < 32 else stop())
         assert main(words) == 130
     out, err = capsys.readouterr()
@@ -239,9 +219,8 @@ def test_plans_records_and_reports_import_nothing_of_the_users(faulty, capsys, m
     assert main(["plan", *settings]) == 0
     for out in ("runs/a", "runs/b", "runs/b"):  # at last it is known from its record
         assert main([*settings, f"out={out}"]) == 0
-    assert main(["report", "runs/a"]) == 0
-    assert main(["best", "runs/a"]) == 0
-    assert main(["compare", "runs/a", "runs/b"]) == 0
+    for words in (["report", "runs/a"], ["best", "runs/a"], ["compare", "runs/a", "runs/b"]):
+        assert main(words) == 0
     assert "my_loud_nets" not in sys.modules
     assert not (faulty / "imported").exists()
     importlib.import_module("my_loud_nets")  # it would have been seen
@@ -304,12 +283,9 @@ def test_an_interruption_and_what_the_system_refuses_is_one_line(project, monkey
     assert capsys.readouterr().err == f"{told}\n"
 
 
-SCRIPT = os.path.join(os.path.dirname(sys.executable), "accelbench")
-
-
 def test_a_reader_that_goes_away_ends_the_program_in_silence(project):
-    process = subprocess.Popen([SCRIPT, "plan", "--json"], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-    process.stdout.close()  # as `head` does when it has its lines
-    assert process.stderr.read() == b""
-    assert process.wait() == 128 + signal.SIGPIPE
-    process.stderr.close()
+    script = Path(sys.executable).with_name("accelbench")
+    with subprocess.Popen([script, "plan", "--json"], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        process.stdout.close()  # as `head` does when it has its lines
+        assert process.stderr.read() == b""
+        assert process.wait() == 128 + signal.SIGPIPE
