@@ -32,10 +32,9 @@ from accelbench.answers import headline
 from accelbench.answers.jobs import jobs
 from accelbench.commands.share import open_viewer
 from accelbench.errors import UserError, writing_errors
-from accelbench.grid.estimate import read_evidence, total
 from accelbench.grid.fingerprint import GIT_S, code_digest
 from accelbench.grid.own_code import source_digest
-from accelbench.grid.plan import prepare, skip_reason
+from accelbench.grid.plan import prepare, read_evidence, skip_reason, total
 from accelbench.isolation.hosts import Hosts
 from accelbench.judging.verdict import is_retried
 from accelbench.lifeline import end_with_parent

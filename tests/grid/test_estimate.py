@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from accelbench.grid import estimate
-from accelbench.grid.estimate import COMPILED_S, FIXED_S, START_S, Evidence, Length, lengths, read_evidence
+from accelbench.grid import plan
+from accelbench.grid.plan import COMPILED_S, FIXED_S, START_S, Evidence, Length, lengths, read_evidence
 from accelbench.schema import record as records
 from accelbench.schema.cell import Mode, Options, Precision, Protocol, Server, Window
 from accelbench.schema.measurement import SystemSeries
@@ -67,8 +67,8 @@ def test_the_records_of_a_project_are_read_but_not_those_of_another_machine(tmp_
         (tmp_path / "runs" / "a" / f"{number:012}-00000000.json").write_text(text)
     (tmp_path / "runs" / "a" / f"{4:012}-00000000.json").symlink_to("lost")  # as DVC's, if its cache lost the file
     for machine, took_s in ((MACHINE, 30.0), ({"cpu_name": "another"}, 20.0), ({"cpu_name": "a third"}, None)):
-        monkeypatch.setattr(estimate, "fingerprint", lambda engine, machine=machine: {"machine": machine})
+        monkeypatch.setattr(plan, "fingerprint", lambda engine, machine=machine: {"machine": machine})
         assert seconds(read_evidence(tmp_path), STEPS) == took_s
     refuse_listing(monkeypatch, tmp_path / "results/a")
-    monkeypatch.setattr(estimate, "fingerprint", lambda engine: {"machine": MACHINE})
+    monkeypatch.setattr(plan, "fingerprint", lambda engine: {"machine": MACHINE})
     assert seconds(read_evidence(tmp_path), STEPS) == 30.0

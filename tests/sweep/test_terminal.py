@@ -9,8 +9,7 @@ from rich.console import Console
 
 from accelbench.answers.cells import Process, cells_of
 from accelbench.answers.jobs import jobs
-from accelbench.grid.estimate import Evidence
-from accelbench.grid.plan import Planned
+from accelbench.grid.plan import Evidence, Planned
 from accelbench.schema.cell import Cell, Mode, ModelSpec, Precision, Status
 from accelbench.schema.measurement import Block
 from accelbench.schema.plan_file import labels

@@ -22,9 +22,8 @@ from rich.console import Console
 
 from accelbench.cluster.job import PROBLEM, ClusterEngine, Need, Part
 from accelbench.errors import UserError, how_to_install
-from accelbench.grid.estimate import Evidence
 from accelbench.grid.fingerprint import identity
-from accelbench.grid.plan import Planned, in_order
+from accelbench.grid.plan import Evidence, Planned, in_order
 from accelbench.isolation.hosts import Hosts
 from accelbench.lock import hold
 from accelbench.presentation import counted

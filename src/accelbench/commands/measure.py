@@ -172,7 +172,7 @@ def _show(options: "SweepOptions", console: Console, result: "SweepResult") -> N
 )
 def plan(chosen: Namespace, console: Console) -> int:
     """Shows the cells of one sweep."""
-    from accelbench.grid.estimate import Length, lengths, read_evidence
+    from accelbench.grid.plan import Length, lengths, read_evidence
     from accelbench.schema.serialize import canonical_json, plain
     from accelbench.settings.compose import cells_of, compose
 

@@ -18,9 +18,8 @@ from accelbench.data.arrays import read_manifest
 from accelbench.devices import energy_counters
 from accelbench.devices.registry import look
 from accelbench.errors import ChangedError, DataError, RefusedError, UserError, writing_errors
-from accelbench.grid.estimate import REPEATED, read_evidence, total
 from accelbench.grid.fingerprint import fingerprint
-from accelbench.grid.plan import Planned, Prepared, check_request, prepare
+from accelbench.grid.plan import REPEATED, Planned, Prepared, check_request, prepare, read_evidence, total
 from accelbench.isolation.child import Outcome
 from accelbench.isolation.hosts import Hosts
 from accelbench.judging.verdict import ALLOWED, BUSY, is_allowed, judge, why_disturbed

@@ -23,8 +23,7 @@ from accelbench.answers.headline import tips
 from accelbench.answers.jobs import Job, jobs, setting_key
 from accelbench.answers.time_to_goal import target_answers
 from accelbench.answers.words import disturbed_text, setting_words, speed_text, token_times
-from accelbench.grid.estimate import Evidence, total
-from accelbench.grid.plan import Planned
+from accelbench.grid.plan import Evidence, Planned, total
 from accelbench.judging.row import served_text, warnings_of
 from accelbench.judging.verdict import DISTURBED
 from accelbench.judging.warnings import interval_text
