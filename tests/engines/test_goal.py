@@ -65,13 +65,15 @@ def test_a_call_of_several_steps_ends_at_whole_calls():
 def test_it_ends_after_the_evaluation_that_follows_the_hit(settings, values, hit, stayed, num_evaluations):
     run = run_of(**settings)
     assert sum(trained(run, values)) == (16 if len(values) == 1 else 4 * num_evaluations)
-    assert (run.hit, run.stayed, len(run.evaluations)) == (hit, stayed, num_evaluations)
+    assert (run.training.hit, run.training.stayed, len(run.training.evaluations)) == (hit, stayed, num_evaluations)
 
 
 def test_samples_and_epochs_of_parts_of_an_epoch():
     run = run_of(epochs=2, every=0.5)
     assert trained(run, [0.1, 0.1, 0.1, 0.1]) == [2, 2, 2, 2]
-    evaluations = [(evaluation.num_steps, evaluation.num_samples, evaluation.epochs) for evaluation in run.evaluations]
+    evaluations = [
+        (evaluation.num_steps, evaluation.num_samples, evaluation.epochs) for evaluation in run.training.evaluations
+    ]
     assert evaluations == [(2, 64, 0.64), (4, 100, 1.0), (6, 164, 1.64), (8, 200, 2.0)]
 
 

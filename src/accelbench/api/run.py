@@ -12,7 +12,6 @@ from rich.console import Console
 from accelbench.api.results import Results
 from accelbench.errors import UserError
 
-MULTIRUN = ("-m", "--multirun")
 PLAIN = re.compile(r"[A-Za-z_./][\w./:@+-]*", re.ASCII)  # a text that Hydra takes as it is
 # All threads share Hydra's state. So only one thread at a time composes settings.
 _COMPOSING = threading.Lock()
@@ -76,7 +75,7 @@ def words_of(settings: str | Sequence[str], values: Mapping[str, Any]) -> list[s
         raise UserError(
             f"run: expects words such as 'model=cnn', not a {type(settings).__name__}: use measure for a network"
         )
-    from accelbench.settings.compose import words_in  # not at the top: it imports Hydra
+    from accelbench.settings.compose import MULTIRUN, words_in  # not at the top: it imports Hydra
 
     words = words_in(settings) if isinstance(settings, str) else list(settings)
     for word in words:
@@ -89,7 +88,7 @@ def words_of(settings: str | Sequence[str], values: Mapping[str, Any]) -> list[s
             raise UserError(f"{name}=[]: an axis needs at least one value")
         settings_words.append(f"{name}={','.join(_word(name, part) for part in axis)}")
     has_axis = any(isinstance(value, list) for value in values.values())
-    if has_axis and not set(MULTIRUN) & set(words):
+    if has_axis and not MULTIRUN & set(words):
         words = ["-m", *words]
     return words + settings_words
 

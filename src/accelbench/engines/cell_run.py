@@ -412,7 +412,7 @@ class CellRun:
             generation=self.generation,
             operators=self.operators,
             epochs=self.epochs,
-            target=goal.outcome() if goal else None,
+            target=goal.training if goal else None,
             evaluation=evaluation,
             output_error=findings.error,
             checked=list(self._checked(findings)),

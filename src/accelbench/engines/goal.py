@@ -7,7 +7,6 @@ of the training set. docs/time-to-accuracy.md describes the protocol.
 import math
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import fields
 from itertools import count, islice
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -54,16 +53,11 @@ class GoalRun:
         self.cell, self.target, self._until_s = cell, cell.target, until_s
         self._started_s = started_boot_s()
         self._span, self._began_s = Span.start, 0.0
-        self.deterministic = cell.device == Device.cpu and not cell.own_code
-        self.log: list[Logged] = []
-        self.evaluations: list[Evaluated] = []
-        self.hit: int | None = None
-        self.stayed: bool | None = None
+        is_deterministic = cell.device == Device.cpu and not cell.own_code
+        # the entry of the record; the sweep sets `planned_in`
+        self.training = TargetTraining(num_validation=None, deterministic=is_deterministic, evaluations=[])
         self.num_calls = 0  # calls of the engine's step
         self.evaluation_began_s = 0.0  # when the last evaluation began
-        self.compile_s = 0.0  # seconds of compilation during training
-        self.num_validation: int | None = None
-        self.tested: float | None = None
         self.evaluation: Evaluation | None = None  # on the test set
         # (step, number of samples) -> the mean of the user's metric over these samples
         self.own_metric: Callable[[Any, int], float] | None = None
@@ -78,7 +72,7 @@ class GoalRun:
     def begin(self, span: Span) -> None:
         """Ends the present span of the log and begins `span` at the same moment, so that the log has no gaps."""
         now_s = self.now_s
-        self.log.append(Logged(span=self._span, began_s=self._began_s, ended_s=now_s))
+        self.training.log.append(Logged(span=self._span, began_s=self._began_s, ended_s=now_s))
         self._span, self._began_s = span, now_s
 
     def end(self, timing: Timing) -> None:
@@ -87,9 +81,9 @@ class GoalRun:
         Also records whether time ran out before the target was reached.
         """
         self.begin(self._span)
-        began_s = next(logged.began_s for logged in self.log if logged.span == Span.train)
-        timing.steady_boot_s = self._started_s + began_s, self._started_s + self.log[-1].ended_s
-        timing.stop = Stop.timeout if self.is_cut and self.hit is None else None
+        began_s = next(logged.began_s for logged in self.training.log if logged.span == Span.train)
+        timing.steady_boot_s = self._started_s + began_s, self._started_s + self.training.log[-1].ended_s
+        timing.stop = Stop.timeout if self.is_cut and self.training.hit is None else None
 
     def plan(self, order: Order, in_call: int = 1) -> None:
         """Sets the order of the batches of an epoch. One call of the engine's step runs `in_call` batches."""
@@ -144,14 +138,14 @@ class GoalRun:
 
     def end_training(self, run: "CellRun") -> None:
         """Ends an interval of training and begins an evaluation. The caller must first wait for the devices."""
-        self.compile_s += run.backend.compiles()[1] - self._compiled_s
+        self.training.compile_s += run.backend.compiles()[1] - self._compiled_s
         self.begin(Span.evaluate)
         run.ranks.end()
         self.evaluation_began_s = self.now_s
 
     def evaluate(self, run: "CellRun", step: Any, num_samples: int) -> None:
         """Evaluates the model on the validation part and records the result."""
-        self.num_validation = num_samples
+        self.training.num_validation = num_samples
         value, _ = self._metric(run, step, num_samples)
         if not self.is_whole:
             self.is_late(run.ranks.any)
@@ -161,7 +155,7 @@ class GoalRun:
         """Evaluates the trained weights on the test set, then ends the log."""
         self.begin(Span.test)
         began_s = self.now_s
-        self.tested, results = self._metric(run, step, num_samples)
+        self.training.tested, results = self._metric(run, step, num_samples)
         self.evaluation = Evaluation(num_samples=num_samples, seconds=self.now_s - began_s, **results)
         self.end(run.timing)
         run.note_resources()
@@ -194,7 +188,7 @@ class GoalRun:
         """
         # A metric may be in single precision, where 0.9 is 0.899999976. Rounded to seven digits, it is 0.9 again.
         value = None if value is None or not abs(value) <= MAX_NUMBER else float(f"{value:.7g}")
-        self.evaluations.append(
+        self.training.evaluations.append(
             Evaluated(
                 num_steps=num_steps,
                 num_samples=num_samples,
@@ -205,15 +199,9 @@ class GoalRun:
             )
         )
         is_met = self.target.is_met(value)
-        self.is_over = value is None or self.hit is not None or self.is_cut or self.is_whole
-        if self.hit is not None:
-            self.stayed = is_met
+        self.is_over = value is None or self.training.hit is not None or self.is_cut or self.is_whole
+        if self.training.hit is not None:
+            self.training.stayed = is_met
         # With definition=fixed, all trainings must be equally long. So a training that the time limit cut is no hit.
         elif is_met and not (self.is_cut and self.target.definition == Definition.fixed):
-            self.hit = len(self.evaluations) - 1
-
-    def outcome(self) -> TargetTraining:
-        """Returns the log of times, the evaluations and the result, for the record. Call this method after `end`."""
-        # The sweep sets `planned_in`.
-        names = [field.name for field in fields(TargetTraining) if field.name != "planned_in"]
-        return TargetTraining(**{name: getattr(self, name) for name in names})
+            self.training.hit = len(self.training.evaluations) - 1

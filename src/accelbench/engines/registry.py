@@ -105,8 +105,11 @@ def _with_torch(cell: Cell, engine: str) -> tuple[str, ...]:
     preload = ["torch", *of_lightning, NOTE_MALLOC, SUPERVISOR, engine]
     if cell.mode == Mode.train or cell.options.compile:
         preload.append(OF_OPTIMIZERS)
-    named = _named(*cell.own_code.values())
-    preload += [name for name in SLOW if name in (*named, cell.model.library, cell.engine)]
+    text = ""  # of the source files of the user's code, which are not imported
+    for path in cell.own_code.values():
+        with suppress(OSError):
+            text += Path(path.rpartition(".")[0].replace(".", "/") + ".py").read_text(errors="replace")
+    preload += [name for name in SLOW if name in text or name in (cell.model.library, cell.engine)]
     if cell.device == Device.xla_cpu:
         # Importing torch_xla replaces parts of torch.nn. No cell of this host uses plain torch, so torch_xla may be
         # preloaded.
@@ -124,15 +127,3 @@ def _for_torch(cell: Cell) -> dict[str, str]:
         environment["PJRT_DEVICE"] = "CPU"
         environment["CPU_NUM_DEVICES"] = str(cell.devices // cell.num_processes)
     return environment
-
-
-def _named(*paths: str) -> list[str]:
-    """Returns the packages in `SLOW` whose names occur in the source files of the user's code.
-
-    `paths` are dotted paths, such as `nets.Net`. Their files in this folder are read as text, and not imported.
-    """
-    text = ""
-    for path in paths:
-        with suppress(OSError):
-            text += Path(path.rpartition(".")[0].replace(".", "/") + ".py").read_text(errors="replace")
-    return [name for name in SLOW if name in text]

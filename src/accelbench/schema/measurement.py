@@ -208,15 +208,15 @@ class Evaluated:
     ended_s: Seconds  # seconds since the process started
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(kw_only=True)
 class TargetTraining:
-    """The training to a target in one process."""
+    """The training to a target in one process. The engine fills it in."""
 
     num_validation: AtLeastOne | None  # samples of an evaluation; None if the user's module does not report them
     deterministic: bool  # whether equal seeds give equal results on this machine, as far as the engine can promise
     log: list[Logged] = field(default_factory=list)  # spans of the process, in the order of time
     compile_s: Seconds = 0.0  # time of compilations within the log's training spans
-    evaluations: list[Evaluated] = field(default_factory=list)
+    evaluations: Annotated[list[Evaluated], Meta(min_length=1)]
     hit: Count | None = None  # index of the evaluation that reached the target; None: no evaluation reached it
     stayed: bool | None = None  # whether the evaluation after `hit` reached the target, too; None if there was none
     tested: Number | None = None  # the metric on the test set, with the weights at the end
@@ -224,8 +224,8 @@ class TargetTraining:
     planned_in: str | None = None
 
     def __post_init__(self) -> None:
-        if (self.hit or 0) >= len(self.evaluations):
-            raise ValueError("evaluations should not be empty, and `hit` should be the index of one of them")
+        if self.hit is not None and self.hit >= len(self.evaluations):
+            raise ValueError("`hit` should be the index of an evaluation")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -291,26 +291,18 @@ def check_writable(folder: Path) -> None:
         pass
 
 
-def is_prepared(place: Workplace, data: DataSpec) -> bool:
-    """Is true if a data set is ready to use. The user's own data must be prepared again if they have changed."""
-    if data.name in (MODULE, RANDOM):
-        return True
-    if not data.path:
-        return (place.data / data.name / MANIFEST).exists()
-    from accelbench.data import prepare  # it takes long to import
-
-    return prepare.is_own_prepared(place, data)
-
-
 def prepare_missing(place: Workplace, data: DataSpec, console: Console) -> None:
-    """Prepares a data set, unless `is_prepared`.
+    """Prepares a data set, unless it is ready to use. Prepares the user's own data again if they have changed.
 
     Raises UserError if params.yaml does not name the data set. Raises DataError if the data set can't be obtained.
     """
-    if is_prepared(place, data):
+    is_there = not data.path and (place.data / data.name / MANIFEST).exists()
+    if is_there or data.name in (MODULE, RANDOM):
         return
     from accelbench.data import prepare  # it takes long to import
 
+    if data.path and prepare.is_own_prepared(place, data):
+        return
     settings = {} if data.path else data_settings(place.project, data.name)
     say(console, f"Preparing {shown(place.data / data.name)}, once.")
     if data.path:
