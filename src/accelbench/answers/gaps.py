@@ -4,7 +4,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from accelbench.answers.cells import MIN_PROCESSES, PROCESS_SETTINGS, MeasuredCell
 from accelbench.answers.sureness import APART_RATIO, LIKELY_RATIO, Verdict, compare_processes, ran_beside_others
@@ -85,11 +85,6 @@ def gap(first: MeasuredCell, second: MeasuredCell) -> Gap:
 
     If the two cells are swapped, the ratio becomes its reciprocal, and is equally sure.
     """
-    return Gap(first=first, second=second, **_judged(first, second))
-
-
-def _judged(first: MeasuredCell, second: MeasuredCell) -> dict[str, Any]:
-    """Divides the first cell's speed by the second cell's speed, and decides how sure this ratio is."""
     sides = [cell.counted for cell in (first, second)]
     beside = BESIDE if any(map(ran_beside_others, sides)) else ""
     interleaved = compare_processes(sides[1], sides[0])
@@ -97,12 +92,14 @@ def _judged(first: MeasuredCell, second: MeasuredCell) -> dict[str, Any]:
         word = {Verdict.same: Word.same, Verdict.cant_tell: Word.cant_tell}.get(interleaved.verdict(), Word.sure)
         why = "" if word == Word.cant_tell else beside
         word = Word.cant_tell if why else word
-        return {"ratio": interleaved.ratio, "word": word, "why": why, "low": interleaved.low, "high": interleaved.high}
+        low, high = interleaved.low, interleaved.high
+        return Gap(first=first, second=second, ratio=interleaved.ratio, word=word, why=why, low=low, high=high)
     assert first.speed
     assert second.speed
     ratio = first.speed / second.speed
     why = _why_unlikely(first, second, max(ratio, 1 / ratio), beside)
-    return {"ratio": ratio, "word": Word.cant_tell if why else Word.likely, "why": why}
+    word = Word.cant_tell if why else Word.likely
+    return Gap(first=first, second=second, ratio=ratio, word=word, why=why)
 
 
 def _why_unlikely(first: MeasuredCell, second: MeasuredCell, ratio: float, beside: str) -> str:

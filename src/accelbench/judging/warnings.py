@@ -119,7 +119,7 @@ def _about_rates(measured: Measurement, row: Row) -> Iterator[Remark]:
     width = relative_half_width(row)
     if width is not None and width > MAX_HALF_WIDTH:
         yield Kind.note, f"noisy: ±{100 * width:.0f} %"
-    rates = [block.num_samples / block.seconds for block in measured.blocks]
+    rates = measured.steady_rates
     together = sum(block.num_samples for block in measured.blocks) / sum(block.seconds for block in measured.blocks)
     is_inside = width is not None and row["samples_per_s_low"] <= together <= row["samples_per_s_high"]
     is_noise = is_inside and not order_statistics.ends_apart(rates)  # a change of speed also widens the interval

@@ -187,7 +187,7 @@ class Timing(Times):
     @property
     def step_s(self) -> float:
         """The median seconds of a single step. If none was timed, the median of a block's seconds / steps."""
-        return median(self.latency_s or [block.seconds / block.num_steps for block in self.blocks])
+        return median(self.latency_s or [block.step_s for block in self.blocks])
 
     def measured(self) -> dict[str, Any]:
         """The fields for a `Measurement`, by name."""
@@ -414,7 +414,7 @@ def of_steps(runner: Runner, warmup: int, steps: int) -> Clock[Timing]:
         for part in range(num_parts):
             before_s = runner.measured_s
             yield from _run_part(runner, steps * (part + 1) // num_parts - steps * part // num_parts)
-            step_s = timing.blocks[-1].seconds / timing.blocks[-1].num_steps
+            step_s = timing.blocks[-1].step_s
             is_least = min(len(timing.blocks), len(timing.latency_s)) < MIN_SAMPLES
             timing.stop = runner.why_end(runner.measured_s - before_s, step_s, is_least=is_least)
             if part + 1 == num_parts:
@@ -554,7 +554,7 @@ def _why_stop(runner: Runner, window: Window) -> Stop | None:
     blocks = [block.seconds for block in timing.blocks]
     elapsed = sum(blocks)
     is_least = len(blocks) < MIN_SAMPLES
-    step_s = blocks[-1] / timing.blocks[-1].num_steps
+    step_s = timing.blocks[-1].step_s
     next_s = blocks[-1] + (0 if timing.steps_are_blocks else min(MIN_SAMPLES, window.latency_steps)) * step_s
     if (stop := runner.why_end(next_s, step_s, is_least=is_least)) is not None:
         return stop
@@ -582,7 +582,7 @@ def _run_steps(runner: Runner, window: Window) -> Clock[None]:
         most_s = 0.0 if timing.steps_are_blocks else window.latency_s
         if few:
             most_s = STRETCH * window.latency_s
-        step_s = timing.blocks[-1].seconds / timing.blocks[-1].num_steps
+        step_s = timing.blocks[-1].step_s
         if elapsed >= most_s:
             break
         if (stop := runner.why_end(step_s, step_s, is_least=few)) is not None:

@@ -59,6 +59,11 @@ class Block:
     num_samples: AtLeastOne  # samples of all these steps
     seconds: Duration  # from the start of the first step until the last step was done
 
+    @property
+    def step_s(self) -> float:
+        """The mean seconds of a step."""
+        return self.seconds / self.num_steps
+
 
 @dataclass(frozen=True, kw_only=True)
 class Evaluation:

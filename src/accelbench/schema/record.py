@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 from msgspec import Meta
 
-from accelbench.errors import REFUSED, RefusedError, UserError, WriteError
+from accelbench.errors import REFUSED, RefusedError, UserError, writing_errors
 from accelbench.project import shown
 from accelbench.schema.cell import Cell, Status, id_of
 from accelbench.schema.measurement import Data, Ended, Environment
@@ -132,10 +132,8 @@ def from_values(values: Mapping[str, Any]) -> Record:
 def write(record: Record, folder: Path) -> Path:
     """Writes `record` into `folder` atomically and returns its path. Raises WriteError: the file can't be written."""
     path = folder / f"{record.name}.json"
-    try:
+    with writing_errors(shown(folder)):
         write_json(path, record.to_json())
-    except OSError as error:
-        raise WriteError(shown(folder), error) from error
     return path
 
 
