@@ -1,5 +1,4 @@
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -22,17 +21,12 @@ NO_HOME = {"HOME": "/nonexistent"}
 is_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to become another user")
 
 
-@pytest.fixture(scope="module")
-def template(tmp_path_factory):
+@pytest.fixture
+def project(tmp_path):
     """A project on a machine that was probed before, since a probe takes 20 s."""
-    root = make_project(tmp_path_factory.mktemp("template"))
+    root = make_project(tmp_path / "pfad mit ümlaut 'x' und \"y\"")
     give_ceilings(root)
     return root
-
-
-@pytest.fixture
-def project(template, tmp_path):
-    return Path(shutil.copytree(template, tmp_path / "pfad mit ümlaut 'x' und \"y\""))
 
 
 def accelbench(project, *words, status=0, prefix=(), environment=None, **options):

@@ -268,12 +268,8 @@ BagsOfWords = having(
 SparseBags = having(BagsOfWords, bags=lambda: nn.EmbeddingBag(100, 16, mode="mean", sparse=True))
 
 
-class Packed(nn.Module):  # sequences one after another, with their lengths
-    def __init__(self):
-        super().__init__()
-        self.embedding, self.head = nn.Embedding(100, WIDTH), nn.Linear(WIDTH, CLASSES)
-
-    def forward(self, tokens, lengths):
+class Packed(having(nn.Module, embedding=lambda: nn.Embedding(100, WIDTH), head=lambda: nn.Linear(WIDTH, CLASSES))):
+    def forward(self, tokens, lengths):  # sequences one after another, with their lengths
         rows = self.embedding(tokens).split(lengths.tolist())
         return self.head(torch.stack([row.mean(0) for row in rows]))
 
@@ -298,15 +294,13 @@ def exported():
     return torch.export.export(Plain(), (torch.randn(4, WIDTH),), dynamic_shapes=({0: rows},)).module()
 
 
-class EmptyCodebook(nn.Module):  # its codes are zeros until it has been trained
-    def __init__(self):
-        super().__init__()
-        self.encode, self.decode = nn.Linear(WIDTH, 8), nn.Linear(8, WIDTH)
-        self.register_buffer("codes", torch.zeros(16, 8))
-
-    def forward(self, x):
-        nearest = (self.encode(x)[:, None] - self.codes).square().sum(-1).argmin(1)
-        return self.decode(self.codes[nearest])
+EmptyCodebook = having(  # its codes are zeros until it has been trained
+    nn.Module,
+    lambda self, x: self.decode(self.codes[(self.encode(x)[:, None] - self.codes).square().sum(-1).argmin(1)]),
+    encode=lambda: nn.Linear(WIDTH, 8),
+    decode=lambda: nn.Linear(8, WIDTH),
+    codes=lambda: nn.Buffer(torch.zeros(16, 8)),
+)
 
 
 class ZeroHead(Plain):
