@@ -3,11 +3,11 @@
 One line a program. Of each, `make test` runs the mode that `quick` names, and `make test-all` the others.
 """
 
-import importlib
 import os
 import re
 from dataclasses import replace
 from itertools import chain, product
+from pkgutil import resolve_name
 from typing import Any, NamedTuple
 
 import pytest
@@ -183,11 +183,6 @@ def path(name):
     return f"honest.{name}" if "." in name else f"honest.networks.{name}"
 
 
-def named(name):
-    where, _, what = path(name).rpartition(".")
-    return getattr(importlib.import_module(where), what)
-
-
 def cell_of(row):
     more = dict(row.more)
     spec = {name: more.pop(name) for name in ("factory", "learning_rate") if name in more}
@@ -222,12 +217,11 @@ def run(row, hosts, folder):
 
 
 def run_live(row):
-    more, trains = row.more, row.mode == "measure_train"
-    asked = {"loss": named(more.get("loss", "energy"))} if trains else {}
-    batch = named(more.get("batch", "vectors"))(more.get("batch_size", 8))
-    mode = "train" if trains else "infer"
+    names = {"batch": "vectors", "loss": "energy"} | row.more
+    network, batch, loss = (resolve_name(path(name)) for name in (row.target, names["batch"], names["loss"]))
+    asked = {"mode": "train", "loss": loss} if row.mode == "measure_train" else {"mode": "infer"}
     try:
-        measured = accelbench.measure(named(row.target)(), batch, mode, precision=row.precision, window=SHORT, **asked)
+        measured = accelbench.measure(network(), batch(8), precision=row.precision, window=SHORT, **asked)
     except accelbench.InvalidError as error:
         return Status.invalid, str(error), []
     assert measured.precision == row.precision
