@@ -51,10 +51,7 @@ def test_without_a_record_a_cell_takes_its_windows_and_epochs_and_steps_are_unkn
         assert evidence.length(other) == Length(0.0, 1)
     assert seconds(evidence, make_cell(timeout_s=0.5)) == 0.5
     assert str(Length(40.0) + Length(0.0, 3)) == "about 40 s and 3 cells of unknown length"
-
-
-def test_the_first_cell_of_a_host_waits_for_its_start():
-    evidence = Evidence([finished(STEPS, 30.0)])
+    # The first cell of a host waits for its start.
     assert lengths([STEPS, replace(STEPS, seed=1)], evidence) == [Length(30.0 + START_S), Length(30.0)]
     assert lengths([STEPS], evidence, started=[replace(STEPS, batch_size=8)]) == [Length(30.0)]
 

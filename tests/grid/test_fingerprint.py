@@ -1,10 +1,18 @@
 import json
 import os
+import shutil
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
-from accelbench.grid import fingerprint, own_code
+import grimp
+import pytest
+
+from accelbench.grid import fingerprint
+from accelbench.grid.fingerprint import code_digest, measuring_files
+from accelbench.project import PACKAGE
+from accelbench.schema.cell import Engine
 
 
 def test_it_is_plain_json_of_this_machine_and_of_what_computes():
@@ -23,9 +31,7 @@ def test_git_state(tmp_path, monkeypatch):
         identity = ["-c", "user.name=x", "-c", "user.email=x@example.org"]
         return subprocess.check_output(["git", *identity, *args], cwd=tmp_path, text=True, stderr=subprocess.STDOUT)
 
-    def state():
-        return fingerprint.git_state(tmp_path)
-
+    state = partial(fingerprint.git_state, tmp_path)
     assert state() == {}
     git("init", "-q", "-b", "trunk")
     with monkeypatch.context() as patched:
@@ -36,39 +42,55 @@ def test_git_state(tmp_path, monkeypatch):
     git("commit", "-q", "-m", "first")
     assert state() == {"revision": git("rev-parse", "HEAD").strip(), "branch": "trunk", "dirty": False}
     (tmp_path / "dvc.lock").write_text("what DVC wrote")
-    assert not state()["dirty"]
     git("add", "dvc.lock")
     assert not state()["dirty"]
     (tmp_path / "a").write_text("2")
-    assert state()["dirty"]
     git("checkout", "-q", "--detach")
-    assert state()["branch"] is None
+    assert (state()["dirty"], state()["branch"]) == (True, None)
 
 
-def source_digest(target):
-    own_code.source_digest.cache_clear()
-    return own_code.source_digest("model.target", target, Path.cwd())
+ENGINES = (Engine.pytorch, Engine.keras, Engine.openvino)
 
 
-def test_the_digest_changes_with_any_file_that_may_be_imported_and_nothing_is(here):
-    files = {
-        "mine/__init__.py": "raise RuntimeError('imported')",
-        "mine/nets.py": "import os, random\nfrom . import layers as all_layers\n    from helpers.deep import others",
-        "mine/others.py": "import lone, \\\n  another",
-        "helpers/deep.py": "import os.path as path, mine.nets",
-        "lone.py": "",
-        "others.py": "",
-        "random.py": "",
-    }
-    for name in files:
-        (here / name).parent.mkdir(exist_ok=True)
-        (here / name).write_text(files[name])
-    before = source_digest("mine.nets.Net")
-    changing = set()
-    for name in files:
-        (here / name).write_text(f"{files[name]}\na = 1")
-        if source_digest("mine.nets.Net") != before:
-            changing.add(name)
-        (here / name).write_text(files[name])
-    assert source_digest("mine.nets.Net") == before
-    assert changing == files.keys() - {"others.py", "random.py"}
+def digests(package):
+    return {engine: code_digest(package, engine) for engine in ENGINES}
+
+
+def test_new_code_measures_the_cells_again_that_it_can_concern(tmp_path):
+    package = Path(shutil.copytree(PACKAGE, tmp_path / "accelbench", ignore=shutil.ignore_patterns("__pyc*")))
+    before = digests(package)
+    assert before == digests(PACKAGE)  # the digest of a copy is the same
+    for name, engines in {
+        **dict.fromkeys(("measuring/new.py", "isolation/new.py", "devices/new.py", "engines/new.py"), set(ENGINES)),
+        "engines/pytorch/deep/new.py": {Engine.pytorch, Engine.openvino},
+        "engines/keras/new.py": {Engine.keras},
+        **dict.fromkeys(("engines/other/new.py", "sweep/new.py", "report/new.py"), set()),
+    }.items():
+        (package / name).parent.mkdir(exist_ok=True)
+        (package / name).write_text("NEW = 1\n")
+        after = digests(package)
+        (package / name).unlink()
+        assert {engine for engine in ENGINES if after[engine] != before[engine]} == engines, name
+
+
+# What a cell's process imports, too, but no number depends on: messages, texts, names and places of files, and how
+# values are declared, written and read.
+NOT_MEASURING = {
+    *("errors", "project"),
+    *(f"schema.{name}" for name in ("ceilings", "record", "secrets", "serialize", "setting", "text")),
+}
+
+
+@pytest.fixture(scope="module")
+def imports():
+    return grimp.build_graph("accelbench", exclude_type_checking_imports=True, cache_dir=None)
+
+
+@pytest.mark.parametrize("engine", Engine)
+def test_it_has_code_of_all_that_a_cells_process_imports(imports, engine):
+    started = {f"accelbench.isolation.{name}" for name in ("hosts", "supervisor", "child")}
+    started |= {name for name in imports.modules if name.startswith(f"accelbench.engines.{engine}.")}
+    imported = started | {upstream for module in started for upstream in imports.find_upstream_modules(module)}
+    paths = {PACKAGE / f"{name.partition('.')[2].replace('.', '/')}.py" for name in imported}
+    others = {path for path in paths if path.is_file()} - set(measuring_files(PACKAGE, engine))
+    assert {str(path.relative_to(PACKAGE).with_suffix("")).replace("/", ".") for path in others} <= NOT_MEASURING

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from accelbench.errors import UserError
-from accelbench.grid.own_code import check_own_code, source_files
+from accelbench.grid.own_code import check_own_code, source_digest, source_files
 from accelbench.schema.cell import Library, ModelSpec
 from environments import make_environment
 from fakes import make_cell
@@ -16,18 +16,23 @@ ELSEWHERE = (
 )
 
 
+def write(folder, files):
+    for name, text in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
+
+
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    for name, text in {
+    files = {
         "my_nets.py": "import loud_and_not_there\nNet = loud_and_not_there.Net\n",
         "mine/__init__.py": "from mine.nets import Net\n",
         "mine/nets.py": "raise RuntimeError('imported')\nclass Net: pass\n",
         "mine/deep/nets.py": "Net = 1\n",
         "space/nets.py": "class Net: pass\n",
-    }.items():
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).write_text(text)
+    }
+    write(tmp_path, files)
     return tmp_path
 
 
@@ -45,23 +50,18 @@ def test_what_is_there_is_found_and_nothing_is_imported(folder):
         check("my_nets.Net")
 
 
-@pytest.mark.parametrize(
-    ("target", "reason"),
-    [
-        ("mine.nets.Nett", "mine.nets has no Nett. Did you mean Net?"),
-        ("mine.netz.Net", "there is no module mine.netz"),
+def test_a_name_that_its_module_does_not_have_is_refused_without_an_import(folder):
+    for target, reason in (
+        *(("mine.nets.Nett", "mine.nets has no Nett. Did you mean Net?"), ("mine.netz.Net", "there is no module mine")),
         ("my_nets.Other", "my_nets has no Other."),
-    ],
-)
-def test_a_name_that_its_module_does_not_have_is_refused_without_an_import(folder, target, reason):
-    with pytest.raises(UserError, match=f"^model.target={target}: {re.escape(reason)}"):
-        check(target)
+    ):
+        with pytest.raises(UserError, match=f"^model.target={target}: {re.escape(reason)}"):
+            check(target)
 
 
 @pytest.mark.parametrize("place", ["lib/site-packages", "to_edit"])
 def test_what_is_installed_here_is_refused_where_another_interpreter_would_run_its_own_copy(folder, monkeypatch, place):
-    (folder / place).mkdir(parents=True)
-    (folder / place / "both.py").write_text("class Net: pass\n")
+    write(folder, {f"{place}/both.py": "class Net: pass\n"})
     monkeypatch.setattr(sys, "path", [*sys.path, str(folder / place)])
     check("both.Net")
     with pytest.raises(UserError, match=ELSEWHERE.format("both.Net", "/new", name="both")):
@@ -78,18 +78,41 @@ def test_a_folder_without_init_is_refused_where_another_interpreter_has_a_packag
     check("space.nets.Net", there)
 
 
+UNNAMED = "import importlib\nNet = importlib.import_module('help' + 'er').Net"
+
+
 @pytest.mark.parametrize(
     ("text", "belongs"),
     [
         *(("from helper import Net", True), ("import os; import helper", True), ("try: from helper import Net", True)),
-        *(("import re, \\\n helper as h", True), ("import re", False)),
-        (
-            "import importlib\nNet = importlib.import_module('help' + 'er').Net",
-            True,
-        ),  # names nothing
+        *(("import re, \\\n helper as h", True), (UNNAMED, True), ("import re", False)),
     ],
 )
 def test_what_a_module_imports_or_may_import_belongs_to_the_code(folder, text, belongs):
-    (folder / "my_nets.py").write_text(f"{text}\nclass Net: pass\n")
-    (folder / "helper.py").write_text("class Net: pass\n")
+    write(folder, {"my_nets.py": f"{text}\nclass Net: pass\n", "helper.py": "class Net: pass\n"})
     assert (Path("helper.py") in source_files("model.target", "my_nets.Net")) == belongs
+
+
+def digest_of(target):
+    source_digest.cache_clear()
+    return source_digest("model.target", target, Path.cwd())
+
+
+def test_the_digest_changes_with_any_file_that_may_be_imported_and_nothing_is(here):
+    files = {
+        "mine/__init__.py": "raise RuntimeError('imported')",
+        "mine/nets.py": "import os, random\nfrom . import layers as all_layers\n    from helpers.deep import others",
+        "mine/others.py": "import lone, \\\n  another",
+        "helpers/deep.py": "import os.path as path, mine.nets",
+        **dict.fromkeys(("lone.py", "others.py", "random.py"), ""),
+    }
+    write(here, files)
+    before = digest_of("mine.nets.Net")
+    changing = set()
+    for name, text in files.items():
+        write(here, {name: f"{text}\na = 1"})
+        if digest_of("mine.nets.Net") != before:
+            changing.add(name)
+        write(here, {name: text})
+    assert digest_of("mine.nets.Net") == before
+    assert changing == files.keys() - {"others.py", "random.py"}

@@ -1,4 +1,3 @@
-import dataclasses
 import itertools
 from pathlib import Path
 
@@ -7,24 +6,10 @@ import pytest
 from accelbench.devices import packages
 from accelbench.devices.registry import DeviceReport, absent
 from accelbench.grid.support import why_not
-from accelbench.schema.cell import (
-    NOT_QUANTIZED,
-    STEP_MODES,
-    Allocator,
-    DataSpec,
-    Device,
-    Engine,
-    KerasSettings,
-    Library,
-    Mode,
-    ModelSpec,
-    Options,
-    Pipeline,
-    Precision,
-    Protocol,
-    Server,
-)
+from accelbench.schema.cell import NOT_QUANTIZED, STEP_MODES, Device, Mode, ModelSpec, Precision
+from accelbench.settings.to_cell import cell_and_options
 from fakes import make_cell
+from settings.composed import merged
 
 MODELS = ("mlp", "cnn", "rnn", "lstm", "autoencoder")
 
@@ -71,79 +56,71 @@ def test_what_is_refused_and_that_what_is_named_instead_runs(device, kwargs, exp
         assert why_not(cell(device, instead, *others), here) is None
 
 
-GRAPHS = make_cell(device=Device.gpu, devices=2, options=Options(cuda_graphs=True))
-LIT = make_cell(model=ModelSpec(name="Lit", library=Library.lightning, network="my.Lit"), data=DataSpec(name="module"))
-STEPS = KerasSettings(steps_per_execution=2)
-ON_DEVICE = {"data": DataSpec(name="random", pipeline=Pipeline.device), "mode": Mode.train}
-INT8 = {"precision": Precision.int8}
+def cell_of(words=""):
+    return cell_and_options(merged("mode=infer", "precision=fp32", *words.split()))[0]
 
 
-def keras(settings=KerasSettings(), **changes):  # noqa: B008
-    return make_cell(engine=Engine.keras, keras=settings, **changes)
-
-
-def exported(**changes):
-    return make_cell(**{"engine": Engine.openvino, **changes})
-
-
-def serving(**changes):
-    return make_cell(protocol=Protocol.server, **changes)
-
-
-def optional(device="cpu", **on):
-    return make_cell(device=Device(device), options=Options(**on))
+LIT = "model.name=lightning model.library=lightning model.target=my.nets.Lit data.name=module engine.name=lightning"
+GENERATE = "mode=generate model.name=gpt2 model.library=transformers model.task=causal_lm data.name=random"
+QUANTIZED = "use engine=onnxruntime or engine=openvino"
 
 
 @pytest.mark.parametrize(
     ("asked", "told"),
     [
-        (make_cell(devices=3), "devices=3: this machine has 2"),
-        (make_cell(devices=2, batch_size=33), "batch_size=33: not divisible by devices=2"),
-        (dataclasses.replace(GRAPHS, mode=Mode.train), "cuda_graphs=true: gradients are averaged"),
-        (GRAPHS, None),
-        (make_cell(model=ModelSpec(name="pets_cnn")), "not 28 x 28: use data=cats_vs_dogs"),
-        (make_cell(model=ModelSpec(name="rnn"), data=DataSpec(name="mine-12345678")), None),  # known once prepared
-        (make_cell(device=Device.xla_cpu, devices=2, xla_processes=True), "PJRT can't connect processes on CPUs"),
-        (optional("tpu", compile=True), "compile=true: XLA compiles every network anyway"),
-        (optional("gpu", allocator=Allocator.jemalloc), "allocator=jemalloc: sets the host's allocator, and a gpu has"),
+        ("devices=3", "devices=3: this machine has 2"),
+        ("devices=2 batch_size=33", "batch_size=33: not divisible by devices=2"),
+        ("device.name=gpu devices=2 cuda_graphs=true mode=train", "cuda_graphs=true: gradients are averaged"),
+        ("device.name=gpu devices=2 cuda_graphs=true", None),
+        ("model.name=pets_cnn", "not 28 x 28: use data=cats_vs_dogs"),
+        ("model.name=rnn data.name=mine-12345678", None),  # known once prepared
+        ("device.name=xla_cpu devices=2 engine.xla_processes=true", "PJRT can't connect processes on CPUs"),
+        ("device.name=tpu compile=true", "compile=true: XLA compiles every network anyway"),
+        ("device.name=gpu allocator=jemalloc", "allocator=jemalloc: sets the host's allocator, and a gpu has its own"),
         # A LightningModule runs as it is, on one device.
-        (dataclasses.replace(LIT, options=Options(channels_last=True)), "use channels_last=false"),
-        (dataclasses.replace(LIT, options=Options(flush_denormals=True)), None),  # as its process does
-        (dataclasses.replace(LIT, precision=Precision.fp16), None),  # Adam of accelbench's own does not run
+        (f"{LIT} channels_last=true", "use channels_last=false"),
+        (f"{LIT} flush_denormals=true", None),  # as its process does
+        (f"{LIT} mode=train precision=fp16", None),  # Adam of accelbench's own does not run
         # Keras
-        (keras(model=ModelSpec(name="lstm"), precision=Precision.fp16_mixed), None),  # it has an LSTM of its own
-        (keras(device=Device.xla_cpu), "use device=cpu engine.jit_compile=true"),
-        (keras(options=Options(compile=True)), "compile=true: Keras has no such option"),
-        (keras(STEPS, **ON_DEVICE), "use data.pipeline=host, or engine.steps_per_execution=1"),
+        ("engine.name=keras model.name=lstm precision=fp16_mixed", None),  # it has an LSTM of its own
+        ("engine.name=keras device.name=xla_cpu", "use device=cpu engine.jit_compile=true"),
+        ("engine.name=keras compile=true", "compile=true: Keras has no such option"),
+        (
+            "engine.name=keras engine.steps_per_execution=2 mode=train data.name=random data.pipeline=device",
+            "use data.pipeline=host, or engine.steps_per_execution=1",
+        ),
         # Requests
-        (serving(device=Device.gpu, devices=2), "protocol=server serves requests on one device: use devices=1"),
-        (serving(engine=Engine.keras, keras=STEPS), "steps_per_execution=2: protocol=server computes one batch per"),
-        (serving(options=Options(compile=True), server=Server(workers=2)), "compile=true runs one instance of the net"),
-        (make_cell(mode=Mode.generate, device=Device.xla_cpu), "XLA would compile again for each length of the key"),
-        (exported(mode=Mode.generate), "keeps no key-value cache: for mode=generate use engine=pytorch"),
+        ("protocol=server device.name=gpu devices=2", "serves requests on one device: use devices=1"),
+        (
+            "protocol=server engine.name=keras engine.steps_per_execution=2",
+            "=2: protocol=server computes one batch per",
+        ),
+        ("protocol=server compile=true server.workers=2", "compile=true runs one instance of the net"),
+        (f"{GENERATE} data.pipeline=host device.name=xla_cpu", "XLA would compile again for each length of the key-"),
+        (f"{GENERATE} data.pipeline=host engine.name=openvino", "no key-value cache: for mode=generate use engine=py"),
         # What a network is exported to
-        (exported(mode=Mode.train), "use mode=infer"),
-        (exported(precision=Precision.bf16), "avx512_bf16 or amx_bf16, which this CPU lacks: use fp32"),
-        (exported(**INT8, engine=Engine.aotinductor), "use engine=onnxruntime or engine=openvino"),
-        (make_cell(**INT8), "use engine=onnxruntime or engine=openvino"),
+        ("engine.name=openvino mode=train", "use mode=infer"),
+        ("engine.name=openvino precision=bf16", "avx512_bf16 or amx_bf16, which this CPU lacks: use fp32"),
+        *(("engine.name=aotinductor precision=int8", QUANTIZED), ("precision=int8", QUANTIZED)),
     ],
 )
 def test_a_cell_that_does_not_run_is_told_with_what_does(asked, told):
-    reason = why_not(asked, report(asked.device, instruction_sets="avx2 avx512f"))
+    cell = cell_of(asked)
+    reason = why_not(cell, report(cell.device, instruction_sets="avx2 avx512f"))
     assert reason is None if told is None else told in reason
 
 
 def test_what_is_not_installed_is_told_with_the_command(monkeypatch):
-    def without(*names, asked):
+    def without(names, asked=""):
         monkeypatch.setattr(packages, "folder", lambda name: None if name in names else Path(name))
-        return why_not(asked, report(Device.cpu))
+        return why_not(cell_of(asked), report(Device.cpu))
 
     told = "engine=pytorch: torch is missing in this environment: use one that has it, or engine=keras"
-    assert without("torch", "pytorch_lightning", asked=make_cell()) == told
-    assert without("torch", "pytorch_lightning", asked=keras()) is None
+    assert without(["torch", "pytorch_lightning"]) == told
+    assert without(["torch", "pytorch_lightning"], "engine.name=keras") is None
     told = "engine=openvino: nncf is not installed: pip install 'accelbench[openvino]'"
-    assert without("nncf", asked=exported(**INT8)) == told
-    assert without("nncf", asked=exported()) is None
+    assert without(["nncf"], "engine.name=openvino precision=int8") == told
+    assert without(["nncf"], "engine.name=openvino") is None
 
 
 @pytest.mark.parametrize(("device", "variable"), [("cpu", "CXX"), ("gpu", "CC")])
@@ -152,17 +129,17 @@ def test_without_what_compiles_nothing_is_compiled(device, variable, tmp_path, m
         (tmp_path / command).touch(mode=0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv(variable, raising=False)
-    asked = optional(device, compile=True)
+    asked = cell_of(f"device.name={device} compile=true")
     assert why_not(asked, report(asked.device)) is None
     monkeypatch.setenv(variable, "no-such-compiler")
     told = "compile=true needs a compiler, and no-such-compiler is not found"
     assert why_not(asked, report(asked.device)).startswith(told)
-    old = report(Device.gpu, capability="6.1")
-    assert why_not(optional("gpu", compile=True), old).startswith("compile=true needs compute capability 7.0")
+    old = why_not(cell_of("device.name=gpu compile=true"), report(Device.gpu, capability="6.1"))
+    assert old.startswith("compile=true needs compute capability 7.0")
 
 
 def test_an_absent_device_comes_first_but_a_named_tpu_is_none_of_this_machines():
     for device, precision in itertools.product(Device, NOT_QUANTIZED):
         assert why_not(cell(device, precision), absent(device, "nothing there")) == "nothing there"
-    named = keras(KerasSettings(tpu="mine"), device=Device.tpu, devices=8)
+    named = cell_of("engine.name=keras device.name=tpu devices=8 engine.tpu=mine")
     assert why_not(named, absent(Device.tpu, "no TPU chip")) is None

@@ -6,7 +6,7 @@ from accelbench.judging.row import MEASURED, bound, summarise
 from accelbench.schema.cell import Bound, Mode, Options, Protocol, Status
 from accelbench.schema.measurement import Block, Breakdown, Epoch, Generation, SystemSeries, Work
 from fakes import make_cell, make_measurement, make_record
-from schema.test_ceilings import CEILINGS
+from sweep.test_prober import CEILINGS
 
 # The columns that users' scripts may rely on, in the order in which they are promised.
 CONTRACT = [

@@ -1,46 +1,42 @@
 import json
+import os
 import re
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from statistics import median
 
 import pytest
 
-import fakes
-from accelbench.errors import UserError
+from accelbench.errors import RefusedError, UserError
 from accelbench.judging.row import summarise
 from accelbench.schema import plan_file, record
-from accelbench.schema.cell import Status, id_of
-from accelbench.schema.measurement import Block, Data, Epoch, Evaluation, SystemSeries
-from fakes import make_cell, make_measurement, write_plan_of
+from accelbench.schema.cell import DataSpec, ModelSpec, Protocol, Status, Window, id_of
+from accelbench.schema.plan_file import labels
+from accelbench.schema.serialize import read_json, write_json
+from fakes import make_cell, make_measurement, refuse_listing, write_plan_of
+from tests.sinks.samples import cell, measurement
+from tests.sinks.samples import record as make_record
 
 OLD = Path(__file__).parent / "old_release"
-SYSTEM = SystemSeries(t_s=[0.0, 0.1], values={"host_memory_mb": [100.5, None]}, peak_host_bytes=12345)
-FULL = make_measurement(
-    blocks=[Block(num_steps=3, num_samples=96, seconds=0.1)],
-    epochs=[Epoch(seconds=1.5, num_samples=100, loss=0.3), Epoch(seconds=1.4, num_samples=100)],
-    evaluation=Evaluation(num_samples=50, seconds=0.2, loss=0.1, accuracy=0.98),
-    warnings=["a warning"],
-)
-
-
-def make_record(status=Status.ok, **changes):
-    data = Data(name="mnist", digest="d" * 64, source="random pixels", stand_in=True)
-    fields = {"identity": "0123456789abcdef" * 4, "data": data, "environment": {"machine": {"num_cores": 2}}}
-    return fakes.make_record(status=status, **{**fields, **changes})
+FULL = measurement(cell(protocol=Protocol.fit))
 
 
 @pytest.mark.parametrize("status", Status)
 @pytest.mark.parametrize("measurement", [None, FULL], ids=["none", "full"])
 def test_a_file_and_back_is_the_same_record(tmp_path, status, measurement):
     measurement = measurement or (make_measurement() if status == Status.ok else None)
-    written = make_record(status, measurement=measurement, system=SYSTEM if measurement else None)
+    written = make_record(None, status, number=7, measurement=measurement)
     path = record.write(written, tmp_path / "new" / "folder")
-    assert path.name == f"{written.cell.id}-01234567.json"
+    assert path.name == f"{written.cell.id}-00000007.json"
     assert path.stat().st_mode & 0o777 == 0o644  # others may read it
     assert record.read(path) == written
-    values = json.loads(path.read_text())
-    assert (values["cell_id"], values["label"]) == (written.cell.id, written.cell.label)
+    assert json.loads(path.read_text()).items() >= {"cell_id": written.cell.id, "label": written.cell.label}.items()
+    # Texts of others are safe to show.
+    written = make_record(reason="a b\x1b[2J" + "r" * 10**6, error="the beginning\x9b1m" + "e" * 10**6)
+    read = record.read(record.write(written, tmp_path))
+    assert (read.reason[:12], len(read.reason)) == (r"a b\x1b[2Jrr", 4000)
+    assert (read.error[:18], len(read.error)) == (r"the beginning\x9b1", 4000)
 
 
 @pytest.mark.parametrize("version", [None, "8", "\x1b]0;", 7, record.SCHEMA_VERSION + 1])
@@ -54,30 +50,12 @@ def test_a_record_or_a_plan_of_another_schema_is_named(tmp_path, version):
             read(file)
 
 
-def test_the_plans_records_are_read_in_its_order(tmp_path):
-    cells = [make_cell(batch_size=size) for size in (32, 8, 16, 64)]
-    records = [make_record(cell=cell) for cell in cells]
-    write_plan_of(tmp_path, records)
-    for one in (records[3], records[0], records[1]):  # the third was never run
-        record.write(one, tmp_path)
-    record.write(make_record(cell=make_cell(batch_size=1)), tmp_path)  # of an earlier plan
-    assert list(plan_file.read_planned(tmp_path)) == [records[0], records[1], records[3]]
-
-
 @pytest.mark.parametrize("text", [None, "{", "[]", '{"cells": [{}]}'])
 def test_a_folder_without_a_readable_plan_is_named(tmp_path, text):
     if text is not None:
         (tmp_path / "plan.json").write_text(text)
     with pytest.raises(UserError, match=r"plan.json.*run the sweep (first|again)"):
         list(plan_file.read_planned(tmp_path))
-
-
-def test_texts_of_others_are_safe_to_show(tmp_path):
-    reason, error = "a b\x1b[2J" + "r" * 10**6, "the beginning\x9b1m" + "e" * 10**6
-    read = record.read(record.write(make_record(reason=reason, error=error), tmp_path))
-    assert read.reason.startswith(r"a b\x1b[2Jrrr")
-    assert (len(read.reason), len(read.error)) == (4000, 4000)
-    assert read.error.startswith(r"the beginning\x9b1m")
 
 
 def changed(values, path, value):
@@ -96,15 +74,13 @@ def changed(values, path, value):
 def test_a_cell_with_a_setting_of_another_release_is_no_cell_without_it(tmp_path, place):
     values = changed(make_record().to_json(), f"{place}.toy", 5)
     values["cell_id"] = id_of(values["cell"])
-    path = tmp_path / f"{values['cell_id']}-{values['identity'][:8]}.json"
+    path, plan = tmp_path / f"{values['cell_id']}-{values['identity'][:8]}.json", tmp_path / "plan.json"
     path.write_text(json.dumps(values))
-    with pytest.raises(UserError, match=rf"\({place}: unknown field 'toy'\)"):
-        record.read(path)
     write_plan_of(tmp_path, [make_record()])
-    plan = json.loads((tmp_path / "plan.json").read_text())
-    (tmp_path / "plan.json").write_text(json.dumps(changed(plan, f"cells.0.{place}.toy", 5)))
-    with pytest.raises(UserError, match=rf"{place}: unknown field 'toy'"):
-        plan_file.read_plan(tmp_path)
+    plan.write_text(json.dumps(changed(json.loads(plan.read_text()), f"cells.0.{place}.toy", 5)))
+    for read, read_from in ((record.read, path), (plan_file.read_plan, tmp_path)):
+        with pytest.raises(UserError, match=rf"{place}: unknown field 'toy'"):
+            read(read_from)
 
 
 @pytest.mark.parametrize(
@@ -162,3 +138,75 @@ def test_a_record_and_a_plan_of_an_earlier_commit_of_this_release_are_read():
     del written["measurement"]["checks"], written["measurement"]["dropped_s"], written["cell"]["server"]["generator"]
     written["measurement"]["checked"] = []
     assert json.loads(json.dumps(old.to_json())) == written
+
+
+RECORDS = [
+    make_record(make_cell(batch_size=size), started_at=f"2026-11-{day}T09:00:00+00:00")
+    for size, day in ((8, 20), (16, 22), (32, 21))
+]
+
+
+def test_without_a_plan_all_records_are_wanted_in_the_order_in_which_they_were_measured(tmp_path):
+    for one in RECORDS:
+        record.write(one, tmp_path)
+    (tmp_path / "000000000000-00000000.json").write_text("{")
+    plan = plan_file.plan_of_records(tmp_path)
+    assert [wanted.cell.batch_size for wanted in plan.cells] == [8, 32, 16]
+    assert (plan.suite, plan.title, plan.study) == ("test", tmp_path.name, None)
+    # With a plan, only its cells are, in its order; one was never run.
+    plan.cells[0] = replace(plan.cells[0], label="mlp, the wide one")
+    never = replace(plan.cells[0], record_name=f"{'0' * 12}-{'1' * 8}")
+    plan_file.write_plan(plan := replace(plan, cells=[plan.cells[2], never, plan.cells[0]]), tmp_path)
+    assert plan_file.read_plan(tmp_path) == plan
+    assert list(plan_file.read_planned(tmp_path)) == [RECORDS[1], RECORDS[0]]
+
+
+def test_the_folders_of_sweeps_are_found_at_any_depth_but_not_hidden_or_linked_ones(tmp_path, monkeypatch):
+    for name in ("b", "a/deep/er", "a"):
+        record.write(RECORDS[0], tmp_path / name)
+    write_plan_of(tmp_path / "planned", RECORDS)
+    record.write(RECORDS[0], tmp_path / ".hidden")
+    (tmp_path / "a" / "circle").symlink_to(tmp_path)
+    (tmp_path / "nothing").mkdir()
+    assert plan_file.sweep_folders(tmp_path) == [tmp_path / name for name in ("a", "a/deep/er", "b", "planned")]
+    assert plan_file.sweep_folders(tmp_path / "gone") == []
+    refuse_listing(monkeypatch, tmp_path / "b")
+    with pytest.raises(RefusedError, match=f"^{tmp_path}/b: Permission denied$"):
+        plan_file.sweep_folders(tmp_path)
+
+
+MODEL = ModelSpec(name="mlp", args={"units": 128, "dropout": 0.1})
+OTHERS = {
+    "units=256": {"model": replace(MODEL, args={"units": 256, "dropout": 0.1})},
+    "learning_rate=0.5": {"model": replace(MODEL, learning_rate=0.5)},
+    "data=cifar10": {"data": DataSpec(name="cifar10")},
+    "measure_s=9": {"window": Window(measure_s=9)},
+    "epochs=7": {"epochs": 7},
+}
+
+
+def test_cells_of_one_label_are_told_apart_by_the_settings_in_which_they_differ():
+    first, *others = [make_cell(**{"model": MODEL, **changes}) for changes in ({}, *OTHERS.values())]
+    for words, other in zip(OTHERS, others, strict=True):
+        assert first.label == other.label
+        assert words in labels([first, other])[other.id].removeprefix(other.label).split("-")
+    cells = [first, *others, make_cell(batch_size=8), make_cell(repeat=1)]
+    names = labels(cells)
+    assert len(set(names.values())) == len({each.id for each in cells})
+    assert [names[each.id] for each in cells[-2:]] == [each.label for each in cells[-2:]]
+
+
+@pytest.mark.parametrize("value", [object(), float("nan")], ids=["no JSON", "not a number"])
+def test_a_write_that_fails_leaves_the_old_file_and_nothing_else(tmp_path, value):
+    write_json(tmp_path / "a.json", {"old": 1})
+    with pytest.raises((TypeError, ValueError)):
+        write_json(tmp_path / "a.json", {"new": list(range(10_000)), "then": value})
+    assert read_json(tmp_path / "a.json") == {"old": 1}
+    assert os.listdir(tmp_path) == ["a.json"]
+
+
+@pytest.mark.parametrize("text", ["", "[1", "NaN", "[Infinity]", "1e400", 2000 * "[" + 2000 * "]", '"\\ud800"', "\xff"])
+def test_json_that_nothing_writes_is_refused(tmp_path, text):
+    (tmp_path / "a.json").write_bytes(text.encode("latin1"))
+    with pytest.raises(ValueError, match="malformed|truncated|range|deep"):
+        read_json(tmp_path / "a.json")

@@ -21,34 +21,21 @@ def project(tmp_path, monkeypatch):
     return root
 
 
-def test_what_serves_requests_infers_unless_a_mode_is_named(project):
-    configs = compose(["-m", "protocol=window,server,offline"])
-    assert [one.mode for one in configs] == ["train", "infer", "infer"]
-
-
 SUITE = "data: {random: {}}\nprofiles: {quick: window.measure_s=2}\nsuites: {demo: {data: random, quick: [%s]}}\n"
 
 
-@pytest.fixture
-def with_a_gpu(project, monkeypatch):
+def test_the_device_is_the_fastest_that_is_here_unless_it_is_named(project, monkeypatch, request):
     (project / "params.yaml").write_text(SUITE % "seed=3")
     FakeNvml().answer(monkeypatch)
     fastest_for.cache_clear()
-    yield
-    fastest_for.cache_clear()
-
-
-@pytest.mark.parametrize(
-    ("words", "device", "is_auto"),
-    [
+    request.addfinalizer(fastest_for.cache_clear)
+    for words, device, is_auto in (
         *(("", "gpu", True), ("device=auto", "gpu", True), ("device=cuda", "gpu", False), ("device=cpu", "cpu", False)),
         *(("engine=openvino mode=infer", "cpu", False), ("engine=openvino mode=infer device=auto", "cpu", True)),
         ("-m suite=demo", "cpu", False),  # what a pipeline measures is the same on every machine
-    ],
-)
-def test_the_device_is_the_fastest_that_is_here_unless_it_is_named(with_a_gpu, words, device, is_auto):
-    (cell,), options = cells_of(compose(words.split()))
-    assert (cell.device, options.is_auto) == (device, is_auto)
+    ):
+        (cell,), options = cells_of(compose(words.split()))
+        assert (cell.device, options.is_auto) == (device, is_auto), words
 
 
 def test_a_sweeps_configuration_is_that_of_a_run_of_its_own(project):
@@ -87,17 +74,12 @@ def test_a_setting_that_no_cell_reads_or_out_of_range_is_refused_with_what_to_ty
         cells_of(compose(words.split()))
 
 
-@pytest.mark.parametrize(
-    "words",
-    [
-        "-m protocol=steps,window steps=100 window.measure_s=2",
-        "-m protocol=server,offline server.rate=9 server.duration_s=99",
-        "-m engine=pytorch,keras engine.jit_compile=true",
-        "scaling=weak",  # of one device, which another command compares with several
-    ],
-)
-def test_a_setting_that_one_cell_of_a_sweep_reads_is_no_mistake(project, words):
-    cells_of(compose(words.split()))
+def test_a_setting_that_one_cell_of_a_sweep_reads_is_no_mistake_and_what_serves_infers_unless_a_mode_is_named(project):
+    cells_of(compose(["-m", "protocol=steps,window", "steps=100", "window.measure_s=2"]))
+    serving = compose(["-m", "protocol=window,server,offline", "server.rate=9", "server.duration_s=99"])
+    assert [cell.mode for cell in cells_of(serving)[0]] == ["train", "infer", "infer"]
+    cells_of(compose(["-m", "engine=pytorch,keras", "engine.jit_compile=true"]))
+    cells_of(compose(["scaling=weak"]))  # of one device, which another command compares with several
 
 
 def of_suite(project, line):
@@ -113,15 +95,14 @@ def test_a_line_of_a_suite_has_no_setting_without_an_effect_but_a_profile_may(pr
 
 
 def test_paths_of_ones_own_files_may_have_spaces_commas_and_signs(project):
-    weights = ["my weights, 2 (a=b).safetensors", "other one.safetensors"]
-    for name in weights:
-        (project / name).touch()
-    (project / "my pictures, 2020").mkdir()
+    names = ["my weights, 2 (a=b).safetensors", "other one.safetensors", "my pictures, 2020"]
+    for name in names:
+        (project / name).mkdir()
+    first, second, pictures = names
     of_network = ["model=custom", "model.target=nets.Net", "mode=infer"]
-    several = compose(["-m", *of_network, f"model.weights=none,{weights[1]}"])
-    several += compose([*of_network, f"model.weights={weights[0]}"])
-    assert [config.model.weights for config in several] == ["none", *weights[::-1]]
-    pictures = "my pictures, 2020"
+    several = compose(["-m", *of_network, f"model.weights=none,{second}"])
+    several += compose([*of_network, f"model.weights={first}"])
+    assert [config.model.weights for config in several] == ["none", second, first]
     several = compose(["data=folder", f"data.path={pictures}"])
     several += compose(words_of("data=folder", {"data.path": project / pictures}))
     assert [config.data.path for config in several] == [pictures, str(project / pictures)]

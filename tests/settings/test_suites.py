@@ -1,8 +1,13 @@
+"""What params.yaml has, and the lines of its suites."""
+
 import pytest
+import yaml
 
 from accelbench.errors import UserError
+from accelbench.judging.costs import Cost
+from accelbench.schema.cell import Device
 from accelbench.schema.serialize import load
-from accelbench.settings import suites
+from accelbench.settings import params, suites
 from accelbench.settings.params import Params
 
 SETTINGS = {
@@ -64,16 +69,11 @@ def test_the_override_wins_over_every_line_and_the_command_line_over_the_overrid
         assert "batch_size=64,128" not in words
 
 
-@pytest.mark.parametrize(
-    ("words", "told"),
-    [
-        ("suite=nope", "suite=nope: unknown suite. Choose from: nets."),
-        ("profile=full", "profile=full: chooses among the lines of a suite, but no suite is named: add -m suite=NAME."),
-        ("batch_size=[1", "batch_size=[1: "),
-    ],
-)
-def test_what_is_wrong_on_the_command_line_is_named(words, told):
-    assert told_by(put, words).startswith(told)
+def test_what_is_wrong_on_the_command_line_is_named():
+    assert told_by(put, "suite=nope").startswith("suite=nope: unknown suite. Choose from: nets.")
+    told = "profile=full: chooses among the lines of a suite, but no suite is named: add -m suite=NAME."
+    assert told_by(put, "profile=full").startswith(told)
+    assert told_by(put, "batch_size=[1").startswith("batch_size=[1: ")
 
 
 @pytest.mark.parametrize(
@@ -103,13 +103,47 @@ def test_combinations_are_those_of_hydra():
     assert len(combinations("seed=range(0,100)", "batch_size=range(1,101)")) == suites.MAX_CELLS
 
 
+def test_too_many_combinations_are_named_at_once():
+    many = ["seed=range(0,101)", "epochs=range(1,101)"]
+    assert told_by(combinations, *many).startswith(f"{' '.join(many)}: makes more than 10,000 cells")
+    assert told_by(combinations, "seed=range(0,1e400)").startswith("seed=range(0,1e400): makes more than 10,000 cells")
+    for value in ("range(0,5,0)", "range(5,5)", "interval(0,5)"):
+        assert told_by(combinations, f"seed={value}").startswith(f"seed={value}: {A_RANGE}")
+
+
+def test_costs_are_read_by_device(tmp_path):
+    found = loaded(tmp_path, "costs: {gpu: {price_per_hour: 2.5, power_w: 350}, cpu: {power_w: 65}}").costs
+    assert found == {Device.gpu: Cost(price_per_hour=2.5, power_w=350), Device.cpu: Cost(power_w=65)}
+
+
+def loaded(root, text):
+    (root / "params.yaml").write_bytes(text if isinstance(text, bytes) else text.encode())
+    return params.load(root)
+
+
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("text", "told"),
     [
-        (["seed=range(0,101)", "epochs=range(1,101)"], "seed=range(0,101) epochs=range(1,101): makes more than"),
-        (["seed=range(0,1e400)"], "seed=range(0,1e400): makes more than 10,000 cells: name fewer"),
-        *(([f"seed={value}"], f"seed={value}: {A_RANGE}") for value in ("range(0,5,0)", "range(5,5)", "interval(0,5)")),
+        *(("suites: [", "not readable"), (b"\xff\xfe\x00\x01", "not readable")),
+        ("suites: {a: {}, b: {}, a: {}}", "not readable (while constructing a mapping"),
+        ("- a\n- b", "should be `object`, got `array`"),
+        ("profil: quick", "Object contains unknown field `profil`"),
+        ("suites: {text: mnist}", "suites[...]: should be `object`, got `str`"),
+        ("profiles: {fast: seed=3}", "profiles: Invalid enum value 'fast'"),
+        ("costs: {cpu: {power_w: -3}}", "costs[...].power_w: should be `float` >= "),
     ],
 )
-def test_too_many_combinations_are_named_at_once(words, told):
-    assert told_by(combinations, *words).startswith(told)
+def test_what_is_no_params_file_is_named_in_one_line(tmp_path, text, told):
+    with pytest.raises(UserError, match=r"^params\.yaml: ") as raised:
+        loaded(tmp_path, text)
+    assert told in str(raised.value)
+    assert "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize("name", ["../../../x", "..", ".hidden", "/tmp/x", "a b", "a\\b", "x\x1b[2J"])
+@pytest.mark.fault
+def test_the_name_of_a_suite_or_a_data_set_is_that_of_a_folder(tmp_path, name):
+    for section in ("suites", "data"):
+        with pytest.raises(UserError, match="a folder gets this name: use only letters") as told:
+            loaded(tmp_path, yaml.safe_dump({section: {name: {"source": "download"}}}))
+        assert str(told.value).isprintable()

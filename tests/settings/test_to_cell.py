@@ -11,14 +11,11 @@ def cell_of(words):
     return cell_and_options(merged(*words))[0]
 
 
-def test_the_batch_grows_with_the_devices_only_where_asked():
+def test_the_batch_grows_with_the_devices_only_where_asked_and_xla_has_processes_of_several_devices_only():
     strong, weak, one = map(cell_of, (["devices=4"], ["devices=4", "scaling=weak"], ["scaling=weak"]))
     assert (strong.batch_size, strong.batch_size_per_device) == (32, 8)
     assert (weak.batch_size, weak.batch_size_per_device) == (128, 32)
     assert (one.batch_size, one.scaling) == (32, Scaling.strong)  # nothing to scale: the same cell
-
-
-def test_processes_of_xla_devices_are_pytorchs_and_of_several_devices():
     asked = [XLA, XLA[:2], XLA[::2], ("device.name=cpu", *XLA[1:])]
     assert [cell_of(words).xla_processes for words in asked] == [True, False, False, False]
 

@@ -1,14 +1,7 @@
-"""Most of these tests get a copy of one store."""
-
 import shutil
 from pathlib import Path
 
 import pytest
-
-
-@pytest.fixture(autouse=True)
-def _own_store(monkeypatch):
-    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
 
 
 @pytest.fixture

@@ -6,16 +6,13 @@ import sys
 
 from accelbench.sinks.delivery import Delivery
 
-SCRIPT = "import sys; from pathlib import Path; from accelbench.sinks.{module} import {what}; {call}"
-SERVE = SCRIPT.format(
-    module="ui", what="serve", call="sys.exit(serve(Path(sys.argv[1]), int(sys.argv[2]), open_browser=False))"
-)
 SUITE = "mnist_networks"
 
 
-def started(script, *arguments, **options):
-    """A process that runs a script of these."""
-    return subprocess.Popen([sys.executable, "-c", script, *map(str, arguments)], text=True, **options)
+def started(code, *arguments, **options):
+    """A process that runs a function of the sinks' with the path and the others of its arguments."""
+    code = f"import sys; from pathlib import Path; from accelbench.sinks import mlflow, ui; {code}"
+    return subprocess.Popen([sys.executable, "-c", code, *map(str, arguments)], text=True, **options)
 
 
 def closed_port() -> int:

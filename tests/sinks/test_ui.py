@@ -3,20 +3,18 @@ import os
 import signal
 import socket
 import subprocess
-import time
 from urllib.error import HTTPError
 from urllib.request import Request
 
 import pytest
-from selenium.webdriver.support.wait import WebDriverWait
 
-from accelbench.answers.cells import Process
 from accelbench.errors import UserError
-from accelbench.schema.cell import Precision
 from accelbench.sinks import mlflow_fields as view
 from accelbench.sinks.ui import DIRECT, serve
 from tests.sinks.samples import cell, record
-from tests.sinks.stores import SERVE, client_of, closed_port, deliver, split, started
+from tests.sinks.stores import client_of, closed_port, deliver, split, started
+
+SERVE = "sys.exit(ui.serve(Path(sys.argv[1]), int(sys.argv[2]), open_browser=False))"
 
 
 def test_without_a_store_a_run_or_a_usable_port_it_says_what_to_do(root, tmp_path):
@@ -76,42 +74,3 @@ def test_it_serves_the_newest_experiment_of_a_moved_project_until_ctrl_c(root, m
     assert process.returncode == 0
     with pytest.raises(ConnectionRefusedError):
         socket.create_connection(("127.0.0.1", port), timeout=2)
-
-
-# What the table shows, and of which runs the browser cuts the name; nothing before there are rows.
-SHOWN = """
-const left = element => element.getBoundingClientRect().left;
-const visible = query => [...document.querySelectorAll(query)].filter(
-    element => element.getBoundingClientRect().width && element.getBoundingClientRect().right <= innerWidth);
-const names = visible(".ag-row a[href*='/runs/'] span");
-return {
-  rows: names.map(name => name.textContent),
-  cut: names.filter(name => name.scrollWidth > name.clientWidth).map(name => name.textContent),
-  columns: visible(".ag-header-cell").sort((one, other) => left(one) - left(other))
-    .map(column => column.textContent.trim()).filter(Boolean),
-  body: document.body.textContent,
-};
-"""
-
-
-@pytest.mark.slow
-def test_a_first_visit_shows_the_speeds_and_settings_without_a_click(root, browser):
-    names = ("autoencoder", "mobilenetv2_100")
-    cells = [cell(name, precision=precision) for name in names for precision in (Precision.fp32, Precision.bf16)]
-    made = [record(of, number=number) for number, of in enumerate(cells)]
-    delivery = deliver(root, *made)
-    delivery.finish([Process.of(each) for each in made])
-    process = started(SERVE, root, closed_port(), stdout=subprocess.PIPE)
-    try:
-        browser.set_window_size(1400, 900)
-        browser.get(process.stdout.readline().removeprefix("MLflow: ").strip())
-        WebDriverWait(browser, 60).until(lambda browser: len(browser.execute_script(SHOWN)["rows"]) >= len(cells))
-        time.sleep(2)  # the assistant's panel would open by itself
-        shown = browser.execute_script(SHOWN)
-    finally:
-        process.terminate()
-        process.communicate(timeout=60)
-    assert shown["cut"] == []
-    settings = ["engine", "device", "precision", "batch_size", "word"]
-    assert shown["columns"] == ["Run Name", "Created", "Duration", "speed", "share", *settings]
-    assert "Ask questions about" not in shown["body"]

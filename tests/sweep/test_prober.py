@@ -1,4 +1,7 @@
+"""Peak speeds of devices: what probes of them find, and how cells are judged by them."""
+
 import dataclasses
+from dataclasses import asdict, replace
 from types import SimpleNamespace
 
 import pytest
@@ -6,8 +9,8 @@ import pytest
 from accelbench.isolation.child import Outcome
 from accelbench.judging.row import summarise, warnings_of
 from accelbench.judging.verdict import judge
-from accelbench.schema.ceilings import read_ceilings
-from accelbench.schema.cell import Status
+from accelbench.schema.ceilings import ceilings_in, read_ceilings
+from accelbench.schema.cell import Precision, Status
 from accelbench.schema.measurement import SystemSeries, Work
 from accelbench.schema.serialize import plain
 from accelbench.sweep.prober import Prober
@@ -26,8 +29,6 @@ class FakeHosts:
 
     def probe(self, cell, precisions):
         self.asked.append(list(precisions))
-        if not self.rates:
-            return Outcome(status=Status.failed, reason="no such device")
         load = {"other_cpu_utilization_percent": [100.0 * (self.busy > 0)], "cpu_utilization_percent": [190.0]}
         self.busy -= 1
         found = make_ceilings(flops_per_s={"fp32": self.rates.pop(0)}, probed=list(precisions))
@@ -50,8 +51,8 @@ def prober(tmp_path, said):
         return True
 
     def prober(*rates, busy=0, environment=ENVIRONMENT, cells=()):
-        quiet = SimpleNamespace(comes=comes) if busy else None
-        return Prober(FakeHosts(*rates, busy=busy), tmp_path, environment, said.append, cells, quiet)
+        hosts, quiet = FakeHosts(*rates, busy=busy), SimpleNamespace(comes=comes)
+        return Prober(hosts, tmp_path, environment, said.append, cells, quiet)
 
     return prober
 
@@ -132,3 +133,19 @@ def test_a_probe_beside_other_load_is_repeated_once_on_the_quiet_machine(prober,
     row = summarise(judged(one, 84e9))
     assert (row["mfu"], row["ceiling_flops_per_s"], row["bound"]) == (None, None, None)
     assert prober(90e9, 171e9, busy=1).ceilings(CELL).flops_per_s == {"fp32": 171e9}
+
+
+CEILINGS = make_ceilings(flops_per_s={"fp32": 1e12, "bf16": 4e12}, memory_bytes_per_s=1e11, launch_s=1e-5, probed=[])
+
+
+def test_a_mixed_precision_has_the_higher_ceiling_of_its_two_formats():
+    words = (Precision.bf16_mixed, Precision.fp16_mixed, Precision.fp32, Precision.fp16)
+    assert [CEILINGS.ceiling_of(word) for word in words] == [4e12, 1e12, 1e12, None]
+
+
+def test_two_probes_join_to_the_better_of_both_and_a_disturbed_one_of_an_earlier_release_is_none():
+    other = replace(CEILINGS, flops_per_s={"fp32": 2e12, "bf16": 3e12}, memory_bytes_per_s=5e10, launch_s=2e-5)
+    assert CEILINGS.joined(other) == replace(CEILINGS, flops_per_s={"fp32": 2e12, "bf16": 4e12})
+    values = asdict(CEILINGS)
+    found = [ceilings_in({"ceilings": values | {"disturbed": words}}) for words in ({}, {"fp32": "others"})]
+    assert found == [CEILINGS, None]

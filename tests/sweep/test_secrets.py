@@ -22,16 +22,15 @@ import os
 import torch
 
 class Net(torch.nn.Linear):
-    num_made = 0
+    made = []
 
     def __init__(self):
         super().__init__(8, 8)
-        Net.num_made += 1
-        self.is_other = Net.num_made > 1
+        Net.made.append(self)
 
     def forward(self, x):
         print("sent", os.environ["HF_TOKEN"])
-        if self.is_other:
+        if self is not Net.made[0]:
             raise ValueError("401 for " + os.environ["NVIDIA_API_KEY"])
         return super().forward(x)
 
