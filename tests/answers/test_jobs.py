@@ -153,3 +153,18 @@ def test_each_cell_has_a_bar_as_long_as_its_speed_on_a_line_that_fits(answered, 
     assert [line.split("samples/s")[0].split()[-1] for line in lines] == ["4,560,000", "1,230,000"]
     longer, shorter = (line.count("━") for line in lines)
     assert longer / shorter == pytest.approx(4.56 / 1.23, rel=0.35)
+
+
+def test_several_jobs_are_listed_by_what_became_of_them(answered, maker) -> None:
+    rates = {("cnn", "fp32"): 100, ("cnn", "bf16"): 200, ("mlp", "fp32"): 100, ("mlp", "bf16"): 50}
+    rates |= {("rnn", "fp32"): 100, ("rnn", "bf16"): 101}
+    found = answered([maker.ok(maker.cell(model, precision=word), rate) for (model, word), rate in rates.items()])
+    lines = [line.plain for line in headline.of_jobs(found, 80)]
+    mark = headline.MARKS["likely"]
+    assert lines[0] == "1 of 3 jobs run faster than PyTorch fp32 on CPU (same batch)"
+    assert f"  nothing faster: mlp train: PyTorch bf16 b128 0.50x {mark}" in lines
+    assert "  can't tell: rnn train" in lines
+    alone = answered([maker.ok(maker.cell(**each), 100) for each in ({"protocol": "steps", "steps": 3}, {})])
+    text = "".join(line.plain for line in headline.of_jobs(alone, 80))
+    assert "one setting only: mlp steps" in text
+    assert "mlp train: 100/s" in text
