@@ -160,15 +160,15 @@ UNSURE = "Can't tell whether BAD is slower than GOOD: "
 @pytest.mark.parametrize(
     ("failing", "status", "rounds", "code", "reason"),
     [
-        ({"change6"}, Status.killed, [1], 0, FOUND),
-        ({"change6", "change7"}, Status.killed, [0, 1], 1, r"which of these 3 [^:]*:(\n.*)*\n  \w{40} Change 7\n"),
-        ({"change8"}, Status.killed, [0, 1], 1, f"{UNSURE}2 and 0 processes; "),
-        ({"change3"}, Status.killed, [0, 1], 1, f"{UNSURE}0 and 2 processes; "),
-        ({"change3"}, Status.failed, [0, 1], 1, f"{UNSURE}0 and 2 processes; "),  # a mistake of GOOD is none of BAD
+        ([6], Status.killed, [1], 0, FOUND),
+        ([6, 7], Status.killed, [0, 1], 1, r"which of these 3 [^:]*:(\n.*)*\n  \w{40} Change 7\n"),
+        ([8], Status.killed, [0, 1], 1, f"{UNSURE}2 and 0 processes; "),
+        ([3], Status.killed, [0, 1], 1, f"{UNSURE}0 and 2 processes; "),
+        ([3], Status.failed, [0, 1], 1, f"{UNSURE}0 and 2 processes; "),  # a mistake of GOOD is none of BAD
     ],
 )
 def test_processes_that_fail_are_left_out(failing, status, rounds, code, reason, fates, capsys):
-    fates |= {(commit, num): status for commit in failing for num in rounds}
+    fates |= {(f"change{commit}", num): status for commit in failing for num in rounds}
     assert bisect("change3", "HEAD") == code
     assert re.search(reason, capsys.readouterr().out)
 
