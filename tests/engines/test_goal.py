@@ -1,32 +1,27 @@
 """Tests, without a framework, when a training to a target is evaluated and when it ends."""
 
-import math
-
 import pytest
 
 from accelbench.data.order import Order, parts_of
 from accelbench.engines.goal import GoalRun, ends_of
 from accelbench.errors import UnsupportedError
-from accelbench.schema.cell import Definition, Mode, Protocol, Target
-from fakes import make_cell
+from accelbench.schema.cell import Definition, Target
+from engines.cells import cell_to_goal
 
 
 def run_of(epochs=4, **target):
-    target = Target(**{"accuracy": 0.9, **target})
-    run = GoalRun(make_cell(mode=Mode.train, protocol=Protocol.target, epochs=epochs, batch_size=32, target=target))
+    run = GoalRun(cell_to_goal(epochs=epochs, target=target))
     run.plan(Order(100, 32, last="keep"))  # 4 steps in an epoch
     return run
 
 
 def trained(run, values):
     """Trains until the end with these values as results of evaluations. Returns the steps of each interval."""
-    nums, batches = [], iter(range(1000))
-    for value in values:
-        nums.append(len(list(run.interval_of(batches))))
-        run.evaluated(value)
-        if run.is_over:
-            return nums
-    raise AssertionError("it went on")
+    nums, values = [], iter(values)
+    while not run.is_over:
+        nums.append(len(list(run.interval_of(iter(range(1000))))))
+        run.evaluated(next(values))
+    return nums
 
 
 @pytest.mark.parametrize(
@@ -41,11 +36,8 @@ def trained(run, values):
         ({"definition": Definition.fixed}, [30]),
     ],
 )
-def test_it_is_evaluated_as_often_as_asked_and_at_the_end(settings, ends):
+def test_it_is_evaluated_as_often_as_asked_and_at_the_end_or_after_a_call_of_several_steps(settings, ends):
     assert list(ends_of(Target(accuracy=0.9, **settings), 3, 10)) == ends
-
-
-def test_a_call_of_several_steps_ends_at_whole_calls():
     assert list(ends_of(Target(accuracy=0.9, every_steps=8), 2, 5, in_call=4)) == [2, 4, 6, 8, 10]
 
 
@@ -79,13 +71,13 @@ def test_samples_and_epochs_of_parts_of_an_epoch():
 
 def test_the_split_is_disjoint_and_depends_on_the_data_alone():
     train, held_out = parts_of(1000, 0.1)
-    assert (len(train), len(held_out)) == (900, 100)
+    assert len(held_out) == 100
     assert sorted([*train, *held_out]) == list(range(1000))
-    assert not math.isclose(held_out.mean(), 49.5, abs_tol=100)  # drawn from the whole set, not from its start
+    assert held_out.mean() > 149.5  # drawn from the whole set, not from its start
     orders = [Order(900, 32, shuffle=True, seed=seed, last="keep", among=train) for seed in (0, 1)]
-    first, second = (next(order.epochs()) for order in orders)
+    first, second = (list(next(order.epochs())) for order in orders)
     assert sorted(first) == sorted(second) == list(train)
-    assert list(first) != list(second)
+    assert first != second
 
 
 @pytest.mark.parametrize(("share", "problem"), [(0.004, "holds out 0 of 100"), (0.999, "holds out 100 of 100")])
@@ -96,7 +88,7 @@ def test_a_split_of_nothing_is_refused(share, problem):
 
 @pytest.mark.parametrize("devices", [1, 2])
 def test_out_of_time_one_device_stops_after_a_step_and_several_after_an_evaluation(devices):
-    run = GoalRun(make_cell(mode=Mode.train, protocol=Protocol.target, epochs=4, devices=devices), until_s=0.0)
+    run = GoalRun(cell_to_goal(devices=devices), until_s=0.0)
     run.plan(Order(100, 32, last="keep"))
     assert len(list(run.interval_of(iter(range(9))))) == (1 if devices == 1 else 4)
     assert run.is_cut == (devices == 1)

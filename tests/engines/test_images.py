@@ -9,7 +9,8 @@ from accelbench.engines.cell_run import BaseBackend, CellRun
 from accelbench.engines.networks import layers_of
 from accelbench.errors import UnknownChoiceError, UnsupportedError, UserError
 from accelbench.measuring.checks import FORMATS, word_for
-from accelbench.schema.cell import SHAPES, DataSpec, ModelSpec, Pipeline, Precision, Protocol, Weights
+from accelbench.schema.cell import SHAPES, ModelSpec, Precision, Protocol, Weights
+from engines.cells import RANDOM
 from fakes import make_cell
 
 
@@ -20,10 +21,8 @@ def test_what_can_not_be_had_is_refused():
         layers_of(ModelSpec(name="vgg"), (28, 28), 10, {})
     with pytest.raises(UserError, match=r"model.weights=pretrained: mlp has no trained weights"):
         layers_of(ModelSpec(name="mlp", weights=Weights.pretrained), (28, 28), 10, {})
-    data = DataSpec(name="random", pipeline=Pipeline.host)
-    message = "^protocol=fit: random images have no epochs: use protocol=window or steps$"
-    with pytest.raises(UnsupportedError, match=message):
-        CellRun(make_cell(data=data, protocol=Protocol.fit), Path(), BaseBackend())
+    with pytest.raises(UnsupportedError, match="^protocol=fit: random images have no epochs: use protocol=window or s"):
+        CellRun(make_cell(data=RANDOM, protocol=Protocol.fit), Path(), BaseBackend())
 
 
 @pytest.mark.parametrize(

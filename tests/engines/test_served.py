@@ -28,10 +28,9 @@ SERVES = {"protocol": Protocol.server, "server": SERVER, "batch_size": 4}
 EXPORTS = [marked(engine, engine != Engine.onnxruntime) for engine in sorted(EXPORTING)]
 
 
-@pytest.mark.parametrize("workers", [slow(1), 2])
 @pytest.mark.parametrize("name", [slow(Engine.pytorch), *EXPORTS])
-def test_a_cell_serves_and_its_output_is_checked(hosts, digits, tmp_path, name, workers):
-    server = replace(SERVER, workers=workers)
+def test_a_cell_serves_and_its_output_is_checked(hosts, digits, tmp_path, name):
+    server = replace(SERVER, workers=2)
     cell = make_cell(engine=name, model=MLP, threads=2, timeout_s=300.0, **SERVES | {"server": server})
     path = tmp_path / "a.requests.npy"
     measurement = ran(hosts, cell, digits, requests=path)
@@ -58,14 +57,10 @@ def test_all_requests_at_once_are_a_speed(digits):
 
 
 @pytest.mark.parametrize(
-    ("target", "batch", "changes"),
-    [
-        ("Tokens", "tokens", {"inputs": ("ids", "mask")}),
-        ("Tokens", "ragged_tokens", {"collate": "own_code.padded"}),
-    ],
+    ("batch", "how"), [("tokens", {"inputs": ("ids", "mask")}), ("ragged_tokens", {"collate": "own_code.padded"})]
 )
-def test_batches_of_any_structure_are_joined(tmp_path, target, batch, changes):
-    assert measured(engine, own_cell(target, batch, **SERVES, **changes), tmp_path).serving.num_errors == 0
+def test_batches_of_any_structure_are_joined(tmp_path, batch, how):
+    assert measured(engine, own_cell("Tokens", batch, **SERVES, **how), tmp_path).serving.num_errors == 0
 
 
 @pytest.mark.parametrize("batch", ["ragged_tokens", "with_scalar", "with_edges", "with_table"])

@@ -31,16 +31,13 @@ run, append, shell = os.system, [].append, functools.partial(os.system, "true")
 """
 
 
-@pytest.fixture(scope="module")
-def module(tmp_path_factory):
-    """The name of a module with targets. If a target is called that should not be, it writes the file `called`."""
-    folder = tmp_path_factory.mktemp("targets")
-    name = "targets_of_a_user"
-    (folder / f"{name}.py").write_text(TARGETS.format(called=str(folder / "called")))
-    sys.path.insert(0, str(folder))
-    yield importlib.import_module(name)
-    sys.path.remove(str(folder))
-    del sys.modules[name]
+@pytest.fixture
+def module(tmp_path, monkeypatch):
+    """A module with targets. If a target is called that should not be, it writes the file `called`."""
+    (tmp_path / "targets_of_a_user.py").write_text(TARGETS.format(called=str(tmp_path / "called")))
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "targets_of_a_user", raising=False)
+    return importlib.import_module("targets_of_a_user")
 
 
 def imported(target, *, factory=False):
@@ -76,10 +73,6 @@ def test_what_is_pythons_or_cannot_be_called_is_refused_under_any_name(module, n
         imported(f"{module.__name__}.{name}", factory=factory)
 
 
-class Mine(LightningModule):
-    pass
-
-
 def test_a_lightning_module_of_either_package_is_known_by_its_bases(tmp_path, monkeypatch):
     folder = tmp_path / "lightning" / "pytorch"
     folder.mkdir(parents=True)
@@ -88,9 +81,8 @@ def test_a_lightning_module_of_either_package_is_known_by_its_bases(tmp_path, mo
     other = importlib.import_module("lightning.pytorch.module").LightningModule
     for name in [name for name in sys.modules if name.partition(".")[0] == "lightning"]:
         monkeypatch.delitem(sys.modules, name)
-    assert targets.lightning_package(Mine, "LightningModule") == "pytorch_lightning"
-    assert targets.lightning_package(Mine, "LightningDataModule") is None
-    assert targets.lightning_package(type("MyOther", (other,), {}), "LightningModule") == "lightning.pytorch"
-    assert targets.lightning_package(nn.Linear, "LightningModule") is None
-    kind = type("LightningModule", (nn.Module,), {})
-    assert targets.lightning_package(kind, "LightningModule") is None  # it only has the same name
+    mine, of_other = type("Mine", (LightningModule,), {}), type("MyOther", (other,), {})
+    namesake = type("LightningModule", (nn.Module,), {})
+    packages = [targets.lightning_package(kind, "LightningModule") for kind in (mine, of_other, nn.Linear, namesake)]
+    assert packages == ["pytorch_lightning", "lightning.pytorch", None, None]
+    assert targets.lightning_package(mine, "LightningDataModule") is None

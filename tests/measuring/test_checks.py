@@ -14,137 +14,108 @@ from accelbench.schema.cell import Precision
 BATCH, FED = np.linspace(1.0, 2.0, 12).reshape(4, 3), np.linspace(-1.0, 0.5, 12).reshape(4, 3)
 WEIGHTS = np.array([[1.0, -2.0], [0.5, 3.0], [2.0, 0.25]])
 ROUNDS_BY = {Precision.bf16: 0.15, Precision.bf16_mixed: 0.15, Precision.fp64: 1e-4, Precision.fp32: 0.0}
+CALLS = count(1)
 
 
 def right(batch, seed=0):
     return [batch @ WEIGHTS]
 
 
-def builds(function=right):
-    """Returns a builder of networks that compute `function`, with the rounding of each precision."""
-
-    def new_network(state, precision):
-        factor = 1 + ROUNDS_BY[precision]
-        return lambda batch, seed: [
-            array * factor if array.dtype.kind == "f" else array for array in function(batch, seed)
-        ]
-
-    return new_network
-
-
-def compared(output, new_network=None, precision=Precision.fp32, is_unseen=True, constant=False, of_fed=None):
-    of_fed = right(FED) if of_fed is None else of_fed
-    measured = ObservedOutput(BATCH, output, is_unseen, fed=FED, output_of_fed=of_fed)
-    return compare(measured, new_network or builds(), precision, constant=constant)
-
-
 def times(factor):
     return [array * factor for array in right(BATCH)]
 
 
-def test_an_equal_output_is_compared_without_a_word():
-    same = compared(right(BATCH))
-    assert (same.error, same.notes, same.warnings, same.defects) == (0.0, [], [], [])
-    assert same.is_compared
-    assert compared(right(BATCH), is_unseen=False).notes == [checks.NOT_UNSEEN]
+def masked(batch, seed):
+    return [np.where(batch > 1.5, np.nan, batch)]
+
+
+def same(batch, seed):
+    return [np.ones((4, 2))]
+
+
+def classes(batch=None, seed=0, num=0):
+    """Four whole numbers, `num` of which are others."""
+    return [np.arange(4) + (np.arange(4) < num)]
+
+
+def fails(state, precision):
+    raise ValueError("needs its device")
+
+
+def fails_with_attributes(state, precision):
+    return right if state == "plain" else fails(state, precision)
+
+
+UNSTEADY = [
+    lambda batch, seed: [batch @ WEIGHTS + np.random.default_rng(seed).normal(size=(4, 2))],
+    lambda batch, seed: [batch @ WEIGHTS + time.perf_counter_ns() % 997],
+    lambda batch, seed: [batch @ WEIGHTS * next(CALLS)],
+]
+
+
+def compared(output, function=right, precision=Precision.fp32, new_network=None, is_unseen=True, constant=False):
+    """Compares with networks that compute `function`, with the rounding of each precision."""
+
+    def rounding(state, precision):
+        factor = 1 + ROUNDS_BY[precision]
+        scaled = lambda array: array * factor if array.dtype.kind == "f" else array  # noqa: E731
+        return lambda batch, seed: [scaled(array) for array in function(batch, seed)]
+
+    states = {"state": "attributes", "plain_state": "plain"}
+    of_fed = same(FED, 0) if function is same else right(FED)
+    measured = ObservedOutput(BATCH, output, is_unseen, fed=FED, output_of_fed=of_fed, **states)
+    return compare(measured, new_network or rounding, precision, constant=constant)
 
 
 @pytest.mark.parametrize(
-    ("factor", "precision", "kind"),
+    ("output", "how", "error", "kind", "text"),
     [
-        (1.0005, Precision.fp32, None),
-        (1.05, Precision.bf16, None),
-        (1.05, Precision.fp16_mixed, None),
-        (1.4, Precision.bf16, "warnings"),  # rounding in bf16 is 15 % here
-        (1.7, Precision.bf16, "defects"),
-        (1.05, Precision.fp32, "defects"),
-        (1.6, Precision.int8, "warnings"),  # no network on a CPU shows the rounding of int8: no proof
-        (-1.0, Precision.tf32, "defects"),
+        (right(BATCH), {}, 0.0, "", ""),
+        (right(BATCH), {"is_unseen": False}, 0.0, "notes", checks.NOT_UNSEEN),
+        # Rounding explains as much as a new network in that precision makes.
+        (times(1.0005), {}, 0.0005, "", ""),
+        (times(1.05), {"precision": Precision.bf16}, 0.05, "", ""),
+        (times(1.05), {"precision": Precision.fp16_mixed}, 0.05, "", ""),
+        (times(1.4), {"precision": Precision.bf16}, 0.4, "warnings", ""),  # rounding in bf16 is 15 % here
+        (times(1.7), {"precision": Precision.bf16}, 0.7, "defects", ""),
+        (times(1.05), {}, 0.05, "defects", ""),
+        # No network on a CPU shows the rounding of int8: no proof.
+        (times(1.6), {"precision": Precision.int8}, 0.6, "warnings", ""),
+        (times(-1.0), {"precision": Precision.tf32}, 2.0, "defects", ""),
+        # What does not agree with itself, or can't be compared, has a reason.
+        *((times(3.0), {"function": function}, None, "notes", checks.UNSTEADY) for function in UNSTEADY),
+        (right(BATCH[:2]), {}, None, "notes", "their structures differ"),
+        ([*right(BATCH), BATCH], {}, None, "notes", "their structures differ"),
+        ([], {}, None, "notes", checks.NO_TENSOR),
+        (right(BATCH), {"new_network": fails}, None, "notes", "ValueError: needs its device"),
+        (
+            right(BATCH),
+            {"new_network": lambda *_: in_time(lambda: time.sleep(5), 0.05)},
+            None,
+            "notes",
+            checks.NOT_IN_TIME,
+        ),
+        # A new network gets numbers in attributes, unless it fails with them.
+        (right(BATCH), {"new_network": fails_with_attributes}, 0.0, "", ""),
+        # Places that are not finite in both are equal, and in one are not.
+        (masked(BATCH, 0), {"function": masked}, 0.0, "", ""),
+        ([BATCH], {"function": masked}, None, "defects", "values that are finite in only one of the outputs"),
+        # Of whole numbers, rounding may change some.
+        (classes(num=0), {"function": classes}, 0.0, "", ""),
+        (classes(num=1), {"function": classes}, 0.0, "", ""),
+        (classes(num=4), {"function": classes}, 1.0, "defects", ""),
+        # An output that is the same for all inputs is doubted unless the user says so.
+        (same(BATCH, 0), {"function": same}, 0.0, "warnings", checks.CONSTANT),
+        (same(BATCH, 0), {"function": same, "constant": True}, 0.0, "", ""),
     ],
 )
-def test_rounding_explains_as_much_as_a_new_network_in_that_precision_makes(factor, precision, kind):
-    findings = compared(times(factor), precision=precision)
-    assert findings.error == pytest.approx(abs(factor - 1))
-    assert (len(findings.warnings), len(findings.defects)) == (int(kind == "warnings"), int(kind == "defects"))
-
-
-CALLS = count(1)
-
-
-UNSTEADY = {
-    "draws": lambda batch, seed: [batch @ WEIGHTS + np.random.default_rng(seed).normal(size=(4, 2))],
-    "reads a clock": lambda batch, seed: [batch @ WEIGHTS + time.perf_counter_ns() % 997],
-    "keeps a state": lambda batch, seed: [batch @ WEIGHTS * next(CALLS)],
-}
-
-
-@pytest.mark.parametrize("function", UNSTEADY.values(), ids=UNSTEADY)
-def test_what_does_not_agree_with_itself_is_not_compared(function):
-    findings = compared(times(3.0), builds(function))
-    assert (findings.error, findings.is_compared, findings.warnings, findings.defects) == (None, False, [], [])
-    assert checks.UNSTEADY in findings.notes[0]
-
-
-def test_places_that_are_not_finite_in_both_are_equal_and_in_one_are_not():
-    def masked(batch, seed):
-        return [np.where(batch > 1.5, np.nan, batch)]
-
-    assert compared(masked(BATCH, 0), builds(masked)).error == 0.0
-    (defect,) = compared([BATCH], builds(masked)).defects
-    assert "differs by values that are finite in only one of the outputs" in defect
-
-
-@pytest.mark.parametrize("output", [right(BATCH[:2]), [*right(BATCH), BATCH]])
-def test_another_structure_is_not_compared(output):
-    findings = compared(output)
-    assert (findings.error, findings.defects, findings.warnings) == (None, [], [])
-    assert "their structures differ" in findings.notes[0]
-
-
-@pytest.mark.parametrize(("num_other", "is_right"), [(0, True), (1, True), (4, False)])
-def test_of_whole_numbers_rounding_may_change_some(num_other, is_right):
-    def classes(batch, seed):
-        return [np.arange(4)]
-
-    other = np.arange(4) + (np.arange(4) < num_other)
-    assert (compared([other], builds(classes)).defects == []) is is_right
-
-
-@pytest.mark.parametrize(
-    ("error", "why"), [(ValueError("needs its device"), "ValueError: needs its device"), (None, "")]
-)
-def test_what_can_not_be_compared_has_a_reason(error, why):
-    def new_network(state, precision):
-        raise error
-
-    findings = compared(right(BATCH), new_network) if error else compared([])
-    assert (findings.error, findings.defects, findings.warnings) == (None, [], [])
-    assert (why or checks.NO_TENSOR) in findings.notes[0]
-
-
-def test_a_reference_that_takes_too_long_is_not_waited_for():
-    def new_network(state, precision):
-        return in_time(lambda: time.sleep(5), 0.05)
-
-    assert checks.NOT_IN_TIME in compared(right(BATCH), new_network).notes[0]
-
-
-@pytest.mark.parametrize("constant", [False, True])
-def test_an_output_that_is_the_same_for_all_inputs_is_doubted_unless_the_user_says_so(constant):
-    same = [np.ones((4, 2))]
-    findings = compared(same, builds(lambda batch, seed: same), constant=constant, of_fed=same)
-    assert findings.warnings == ([] if constant else [checks.CONSTANT])
-    assert (findings.notes, findings.defects) == ([], [])
-
-
-def test_a_new_network_gets_numbers_in_attributes_unless_it_fails_with_them():
-    def new_network(state, precision):
-        if state == "attributes":
-            raise KeyError("a table that the first batch makes")
-        return lambda batch, seed: right(batch)
-
-    measured = ObservedOutput(BATCH, right(BATCH), state="attributes", plain_state="plain", fed=FED)
-    assert compare(measured, new_network, Precision.fp32).error == 0.0
+def test_a_difference_from_a_new_networks_output_is_a_note_a_doubt_or_a_defect(output, how, error, kind, text):
+    findings = compared(output, **how)
+    texts = {name: getattr(findings, name) for name in ("notes", "warnings", "defects")}
+    assert findings.error == (error if error is None else pytest.approx(error))
+    assert findings.is_compared == (error is not None or kind == "defects")
+    assert {name: len(found) for name, found in texts.items() if found} == ({kind: 1} if kind else {})
+    assert not kind or text in texts[kind][0]
 
 
 def test_tensors_are_compared_as_real_and_whole_numbers():
@@ -173,35 +144,26 @@ def test_products_ran_as_asked_unless_most_is_coarser_or_next_to_none_is_so(flop
     assert len(list(findings.warnings(asked))) == coarser
 
 
-def trained(num_changed=0, **changes):
-    """A training with four tensors of ten numbers each; the first ones have changed."""
-    before = dict.fromkeys("abcd", 1.0)
-    after = {name: 1.0 + (index < num_changed) for index, name in enumerate("abcd")}
-    fields = {"names": "abcd", "before": before, "after": after, "sizes": dict.fromkeys("abcd", 10)}
-    return Training(**fields | changes)
-
-
-def test_a_training_that_changes_nothing_is_none():
-    (defect,) = trained().defects()
-    assert "no trainable weight changed in the measured steps" in defect
-
-
 @pytest.mark.parametrize(
-    ("num_changed", "changes", "expected"),
+    ("num_changed", "changes", "defect", "warning"),
     [
-        (4, {}, None),
-        (0, {"is_coarse": True}, "rounding to 16 bits"),  # not a proof
-        (0, {"vanished": True}, "all gradients are 0"),
-        (3, {}, None),  # the loss may not use the tensor
-        (1, {}, "these weights did not change during training: 3 of 4 tensors (b, c, d)"),
-        (0, {"num_steps": 2, "cycle": 8}, "no weight changed in 2 steps: gradients may be accumulated over more"),
-        (4, {"evaluating": ["norm"]}, "layers in evaluation mode during training: norm"),
-        (4, {"after": dict.fromkeys("abcd", math.inf)}, "weights are not finite: 4 of 4 tensors"),
+        (0, {}, "no trainable weight changed in the measured steps", None),
+        # Less than that is a warning.
+        (4, {}, None, None),
+        (0, {"is_coarse": True}, None, "rounding to 16 bits"),  # not a proof
+        (0, {"vanished": True}, None, "all gradients are 0"),
+        (3, {}, None, None),  # the loss may not use the tensor
+        (1, {}, None, "these weights did not change during training: 3 of 4 tensors (b, c, d)"),
+        (0, {"num_steps": 2, "cycle": 8}, None, "no weight changed in 2 steps: gradients may be accumulated over more"),
+        (4, {"evaluating": ["norm"]}, None, "layers in evaluation mode during training: norm"),
+        (4, {"after": dict.fromkeys("abcd", math.inf)}, None, "weights are not finite: 4 of 4 tensors"),
     ],
 )
-def test_less_than_that_is_a_warning(num_changed, changes, expected):
-    training = trained(num_changed, **changes)
-    texts = list(training.warnings())
-    assert list(training.defects()) == []
-    assert len(texts) == (expected is not None)
-    assert expected is None or expected in texts[0]
+def test_a_training_that_changes_nothing_is_none(num_changed, changes, defect, warning):
+    """It has four tensors of ten numbers each; the first ones have changed."""
+    after = {name: 1.0 + (index < num_changed) for index, name in enumerate("abcd")}
+    fields = {"names": "abcd", "before": dict.fromkeys("abcd", 1.0), "after": after, "sizes": dict.fromkeys("abcd", 10)}
+    training = Training(**fields | changes)
+    for texts, expected in (([*training.defects()], defect), ([*training.warnings()], warning)):
+        assert len(texts) == (expected is not None)
+        assert expected is None or expected in texts[0]

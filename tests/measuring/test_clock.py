@@ -17,7 +17,7 @@ class Workload:
     def __init__(self, data=0.001, copy_in=0.002, launch=0.0005, compute=0.010, copy_out=0.003):
         self.data, self.copy, self.launch, self.work, self.out = data, copy_in, launch, compute, copy_out
         self.time = self.queue = 0.0  # seconds passed; seconds of launched work left
-        self.num_computed = self.compiles = self.compile_steps = 0
+        self.num_computed = self.compiles = 0
         self.change = lambda: None  # called before each step
 
     def now(self):
@@ -41,8 +41,6 @@ class Workload:
 
     def compute(self, batch):
         self.change()
-        if self.num_computed < self.compile_steps:
-            self.compile()
         self.spend(self.launch)
         self.queue += self.work
         self.num_computed += 1
@@ -73,20 +71,14 @@ class Workload:
 WINDOW = Window(warmup_steps=3, warmup_s=0.05, measure_s=1.0, block_s=0.1, latency_s=0.5, latency_steps=20)
 
 
-def measure(runner, window):
-    return runner.drive(clock.of_window(runner, window))
+def run(workload, plan=WINDOW, **more):
+    """Measures for a window, or for numbers of steps of the warm-up and after it."""
+    runner = Runner(workload, workload.wait, workload.num_compiles, workload.now, **more)
+    return runner.drive(clock.of_window(runner, plan) if isinstance(plan, Window) else clock.of_steps(runner, *plan))
 
 
-def measure_steps(runner, warmup, steps):
-    return runner.drive(clock.of_steps(runner, warmup, steps))
-
-
-def run(workload, window=WINDOW):
-    return measure(runner_of(workload), window)
-
-
-def runner_of(workload, **more):
-    return Runner(workload, workload.wait, workload.num_compiles, workload.now, **more)
+def rate_of(timing):
+    return sum(block.num_samples for block in timing.blocks) / sum(block.seconds for block in timing.blocks)
 
 
 @pytest.fixture
@@ -94,15 +86,9 @@ def workload():
     return Workload()
 
 
-def test_a_device_that_returns_before_it_is_done_is_measured_whole(workload):
+def test_an_even_speed_is_measured_whole_and_stops_at_the_asked_width_with_each_part_of_a_step_timed(workload):
     timing = run(workload)
-    rate = sum(b.num_samples for b in timing.blocks) / sum(b.seconds for b in timing.blocks)
-    # The host's 1.5 ms of a step overlap with the device's 12 ms.
-    assert rate == pytest.approx(4 / 0.012, rel=0.02)
-
-
-def test_an_even_speed_stops_at_the_asked_width_with_each_part_of_a_step_timed(workload):
-    timing = run(workload)
+    assert rate_of(timing) == pytest.approx(4 / 0.012, rel=0.02)  # 1.5 ms on the host overlap with the device's 12 ms
     parts = (timing.data_s, timing.copy_in_s, timing.launch_s, timing.copy_out_s)
     for part, seconds in zip(parts, (0.001, 0.002, 0.0005, 0.003), strict=True):
         assert part == pytest.approx([seconds] * 20)
@@ -183,13 +169,13 @@ def test_a_block_in_which_something_was_compiled_is_measured_again(workload):
 
 
 def test_compilation_stays_out_of_the_steady_state(workload):
-    workload.compile_steps = 2
+    workload.change = lambda: workload.compile() if workload.num_computed < 2 else None
     timing = run(workload)
     assert timing.first_step_s > 5
     assert sum(seconds < 1 for seconds in timing.warmup_s) >= WINDOW.warmup_steps
     assert max(timing.latency_s) < 1
     assert timing.compiled_in_steady_state == 0
-    workload.compile_steps = 10**9  # a cell that compiles in every step is measured too
+    workload.change = workload.compile  # a cell that compiles in every step is measured too
     timing = run(workload)
     assert timing.compiled_in_steady_state >= sum(block.num_steps for block in timing.blocks) + len(timing.latency_s)
 
@@ -203,35 +189,30 @@ class OnHost(Workload):
         return batch
 
 
-def steps_of(workload, warmup=10, steps=25, **more):
-    return measure_steps(runner_of(workload, queues=type(workload) is Workload, **more), warmup, steps)
-
-
 @pytest.mark.parametrize("kind", [Workload, OnHost])
 @pytest.mark.parametrize("steps", [2, 25, 120])
 def test_a_fixed_number_of_steps_is_just_that(kind, steps):
     workload = kind()
-    timing = steps_of(workload, steps=steps)
+    timing = run(workload, (10, steps), queues=kind is Workload)
     assert (workload.num_computed, len(timing.warmup_s), timing.stop) == (10 + steps, 10, Stop.fixed)
     counts = len(timing.latency_s), sum(block.num_steps for block in timing.blocks)
     assert counts == ((steps, steps) if timing.steps_are_blocks else pytest.approx((steps / 2, steps / 2), abs=8))
     assert timing.steps_are_blocks is (kind is OnHost)
     assert len(timing.blocks) >= min(clock.MIN_SAMPLES, steps // 2)
-    rate = sum(b.num_samples for b in timing.blocks) / sum(b.seconds for b in timing.blocks)
-    alone_s = 0.0165 if timing.steps_are_blocks else 0.012
     # On a device that queues, a short block waits for its first copy and its last step.
-    assert steps == 2 or rate == pytest.approx(4 / alone_s, rel=0.2)
+    alone_s = 0.0165 if timing.steps_are_blocks else 0.012
+    assert steps == 2 or rate_of(timing) == pytest.approx(4 / alone_s, rel=0.2)
 
 
 def test_one_step_without_a_warm_up_computes_once(workload):
-    timing = measure_steps(runner_of(workload), 0, 1)
+    timing = run(workload, (0, 1))
     assert workload.num_computed == 1
     assert [block.num_steps for block in timing.blocks] == [1]
     assert (timing.latency_s, timing.warmup_s, timing.first_step_s) == ([], [], None)
 
 
 @pytest.mark.parametrize("kind", [Workload, OnHost])
-@pytest.mark.parametrize("steps", [None, 1000])
+@pytest.mark.parametrize("plan", [replace(WINDOW, measure_s=100.0, latency_s=100.0), (10, 1000)])
 @pytest.mark.parametrize(
     ("step_s", "limits", "stop"),
     [
@@ -242,36 +223,29 @@ def test_one_step_without_a_warm_up_computes_once(workload):
         (20.0, Limits(timeout_s=130.0), Stop.timeout),
     ],
 )
-def test_slow_steps_end_in_time_and_a_budget_leaves_the_fewest_that_are_published(kind, steps, step_s, limits, stop):
+def test_slow_steps_end_in_time_and_a_budget_leaves_the_fewest_that_are_published(kind, plan, step_s, limits, stop):
     workload = kind(compute=step_s)
-    runner = runner_of(workload, limits=limits, queues=kind is Workload)
-    window = replace(WINDOW, measure_s=100.0, latency_s=100.0)
-    timing = measure(runner, window) if steps is None else measure_steps(runner, 10, steps)
+    timing = run(workload, plan, limits=limits, queues=kind is Workload)
     assert (timing.stop, len(timing.blocks) > 0) == (stop, True)
-    least = min(len(timing.blocks), len(timing.latency_s))
     if limits.budget_s == 15.0 and step_s == 4.0:
         assert (timing.num_warmup_steps, len(timing.blocks), len(timing.latency_s)) == (2, 6, 6)
     else:
         assert workload.time + NUM_CHECK_STEPS * step_s <= min(limits)
-        assert least >= clock.MIN_SAMPLES or step_s > 1
+        assert min(len(timing.blocks), len(timing.latency_s)) >= clock.MIN_SAMPLES or step_s > 1
 
 
-def of_epoch(workload):
-    batches, fetch = iter(range(7)), type(workload).fetch
-    workload.fetch = lambda: (next(batches), fetch(workload))
-    return workload
-
-
-def test_an_epoch_is_timed_to_the_end_of_its_last_step(workload):
-    took = clock.time_epoch(of_epoch(workload), workload.wait, workload.now)
-    assert took.seconds == pytest.approx(7 * 0.012 + 0.0005, rel=0.05)
-    assert (workload.num_computed, took.first_step_s) == (7, None)
-
-
-def test_the_first_step_of_an_epoch_is_waited_for_if_asked(workload):
-    workload.compile_steps = 1
-    took = clock.time_epoch(of_epoch(workload), workload.wait, workload.now, waits_for_first=True)
-    assert took.first_step_s == pytest.approx(0.001 + 5 + 0.0005 + 0.010)  # copies overlap with compilation
+@pytest.mark.parametrize(
+    ("compiles", "seconds", "first_s"),
+    [(False, 7 * 0.012 + 0.0005, None), (True, 5 + 7 * 0.012 - 0.002, 0.001 + 5 + 0.0005 + 0.010)],
+)
+def test_an_epoch_is_timed_to_the_end_of_its_last_step_and_of_its_first_if_asked(workload, compiles, seconds, first_s):
+    batches, fetch = iter(range(7)), workload.fetch
+    workload.fetch = lambda: (next(batches), fetch())
+    workload.change = lambda: workload.compile() if compiles and workload.num_computed == 0 else None
+    took = clock.time_epoch(workload, workload.wait, workload.now, waits_for_first=compiles)
+    assert took.seconds == pytest.approx(seconds, rel=0.05)
+    assert took.first_step_s == (first_s and pytest.approx(first_s))  # copies overlap with compilation
+    assert workload.num_computed == 7
 
 
 # The phases of steps.
@@ -298,8 +272,7 @@ def phases_of(device, seconds):
 
 
 def test_each_phase_has_its_length_and_they_add_up_to_the_step():
-    device = Training()
-    measured_phases = phases_of(device, 0.5)
+    measured_phases = phases_of(Training(), 0.5)
     first = {phase: seconds[0] for phase, seconds in measured_phases.phases_s.items()}
     lengths = {"data_wait": 0.001, "copy_in": 0.0005, **LENGTHS, "copy_out": 0.0003, "framework": 0.0}
     assert first == pytest.approx(lengths, abs=0.00011)
@@ -316,6 +289,5 @@ def test_a_device_that_runs_whole_steps_has_no_phases_within():
 
 
 def test_a_slow_step_gets_its_few_and_a_fast_one_no_more_than_enough():
-    device = Training()
-    assert len(phases_of(device, 1e-9).undisturbed_s) == MIN_PHASED
-    assert len(phases_of(device, 1e9).undisturbed_s) == MAX_PHASED
+    assert len(phases_of(Training(), 1e-9).undisturbed_s) == MIN_PHASED
+    assert len(phases_of(Training(), 1e9).undisturbed_s) == MAX_PHASED

@@ -10,8 +10,8 @@ from keras import layers
 
 from accelbench.engines.keras import engine, networks
 from accelbench.judging.verdict import judge
-from accelbench.schema.cell import Engine, KerasSettings, Mode, ModelSpec, Protocol
-from engines.keras.twins import trained_cell
+from accelbench.schema.cell import Engine, KerasSettings
+from engines.cells import FIT, MLP
 from fakes import make_cell
 
 
@@ -21,19 +21,17 @@ def elsewhere(function, *args, **environment):
         return fresh.submit(function, *args).result()
 
 
+def as_keras(cell, **keras):
+    return replace(cell, engine=Engine.keras, keras=KerasSettings(**keras))
+
+
 def keras_cell(keras=None, **changes):
-    return make_cell(**{"engine": Engine.keras, "keras": KerasSettings(**(keras or {})), **changes})
+    return as_keras(make_cell(**changes), **(keras or {}))
 
 
 def trained(**changes):
     """A cell with protocol=fit and a short last batch, which two devices can share."""
-    model = ModelSpec(name="mlp", args={"widths": [16], "dropout": 0.0}, optimizer="adam", learning_rate=1e-3)
-    return keras_cell(mode=Mode.train, protocol=Protocol.fit, model=model, epochs=2, batch_size=32, **changes)
-
-
-def twin_of(optimizer, keras):
-    """The cell that trains like the cell of the Lightning engine in twins.py."""
-    return replace(trained_cell(optimizer), engine=Engine.keras, keras=KerasSettings(**keras))
+    return keras_cell(**FIT | {"model": replace(MLP, optimizer="adam", learning_rate=1e-3), "epochs": 2, **changes})
 
 
 def with_weights_of(twins, case):

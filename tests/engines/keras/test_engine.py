@@ -11,39 +11,26 @@ import tensorflow as tf
 from accelbench.data.order import VALIDATION, parts_of
 from accelbench.engines.keras import engine, networks
 from accelbench.engines.keras.feed import feed_of
-from accelbench.schema.cell import (
-    DataSpec,
-    Engine,
-    KerasSettings,
-    Mode,
-    ModelSpec,
-    Pipeline,
-    Precision,
-    Protocol,
-    Server,
-    Span,
-)
+from accelbench.schema.cell import DataSpec, Mode, ModelSpec, Pipeline, Precision, Protocol, Server, Span
 from engines.cells import MLP, cell_to_goal, measured, ran
-from engines.keras.cells import elsewhere, keras_cell, twin_of, with_weights_of
-from engines.keras.twins import pytorch_side
+from engines.keras.cells import as_keras, elsewhere, keras_cell, with_weights_of
+from engines.keras.twins import pytorch_side, trained_cell
 from fakes import assert_epochs_in_turn
 from marks import slow
 
 # Keras' Adam adds its epsilon before the correction of the bias, PyTorch's Adam after it.
 NEAR = {"sgd": 1e-4, "adam": 2e-3}
+FOUR = {"steps_per_execution": 4}
 
 
 @pytest.mark.parametrize(
     ("optimizer", "keras"),
-    [
-        ("sgd", {"steps_per_execution": 4}),
-        *(slow("sgd", {"jit_compile": True}), slow("adam", {"steps_per_execution": 4})),
-    ],
+    [("sgd", FOUR), slow("sgd", {"jit_compile": True}), slow("adam", FOUR)],
 )
 def test_it_learns_as_its_twin_does(digits, twins, monkeypatch, optimizer, keras):
     twins = twins if optimizer == "sgd" else elsewhere(pytorch_side, digits, {}, optimizer)
     monkeypatch.setattr(networks, "network_of", with_weights_of(twins, optimizer))
-    measurement = measured(engine, twin_of(optimizer, keras), digits)
+    measurement = measured(engine, as_keras(trained_cell(optimizer), **keras), digits)
     assert len(measurement.warnings) == ("steps_per_execution" in keras)
     assert measurement.num_compiles == 2  # for training and for testing
     near = NEAR[optimizer]
@@ -143,7 +130,7 @@ def test_the_same_seed_draws_the_same_weights_in_every_precision(model):
 
 
 def test_it_trains_up_to_the_evaluation_after_the_hit_on_other_samples(digits):
-    cell = replace(cell_to_goal(target={"every": 0.5}, epochs=8), engine=Engine.keras, keras=KerasSettings())
+    cell = as_keras(cell_to_goal(target={"every": 0.5}, epochs=8))
     measurement = measured(engine, cell, digits)
     training = measurement.target
     values = [evaluation.value for evaluation in training.evaluations]

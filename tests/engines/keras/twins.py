@@ -1,8 +1,11 @@
 """The Lightning side of the twin networks. It runs in a separate process: TensorFlow and torch never share one."""
 
+from dataclasses import replace
+
 import numpy as np
 
-from accelbench.schema.cell import Mode, ModelSpec, Precision, Protocol
+from accelbench.schema.cell import Mode, ModelSpec
+from engines.cells import FIT, MLP
 from fakes import make_cell
 
 NUM = 4
@@ -33,8 +36,8 @@ def images(shape):
 
 def trained_cell(optimizer, **changes):
     """A cell with equal losses in both engines: only its weights and the order of its samples are random."""
-    model = ModelSpec(name="mlp", args=ARGS, optimizer=optimizer, learning_rate=RATES[optimizer])
-    return make_cell(mode=Mode.train, protocol=Protocol.fit, model=model, seed=SEED, epochs=3, **changes)
+    model = replace(MLP, args=ARGS, optimizer=optimizer, learning_rate=RATES[optimizer])
+    return make_cell(**FIT | {"model": model, "seed": SEED, "epochs": 3, **changes})
 
 
 def pytorch_side(digits, cases=CASES, optimizer="sgd"):
@@ -63,7 +66,7 @@ def pytorch_side(digits, cases=CASES, optimizer="sgd"):
         for index, tensor in enumerate(weights(network)):
             results[f"{case}/weight{index}"] = tensor.numpy()
         for train in (False, True):
-            cell = make_cell(model=model, mode=Mode.train if train else Mode.infer, precision=Precision.fp32)
+            cell = make_cell(model=model, mode=Mode.train if train else Mode.infer)
             results[f"{case}/flops{int(train)}"] = count(cell, network, task, (pixels, labels)).flops
     cell = trained_cell(optimizer, threads=1)  # two threads would wait for each other while other tests run
     measured = engine.run(cell, digits)

@@ -1,6 +1,7 @@
 """Cells with the user's networks and batches, in this process. `tests/honest` has more of them."""
 
 import re
+from dataclasses import replace
 
 import pytest
 import torch
@@ -14,20 +15,9 @@ from accelbench.engines.pytorch.structure import arrays_in, is_same, num_bytes
 from accelbench.errors import UnsupportedError, UserError
 from accelbench.judging.row import summarise
 from accelbench.judging.verdict import judge
-from accelbench.schema.cell import (
-    DataSpec,
-    Device,
-    Library,
-    Mode,
-    ModelSpec,
-    Options,
-    Pipeline,
-    Precision,
-    Protocol,
-    Status,
-)
+from accelbench.schema.cell import Device, Mode, ModelSpec, Options, Pipeline, Precision, Protocol
 from engines import cells
-from engines.cells import TWO_STEPS, own_cell
+from engines.cells import RANDOM, TWO_STEPS, own_cell
 from fakes import make_cell, make_record
 from marks import slow
 
@@ -122,15 +112,14 @@ class Dense(nn.Module):
     ],
 )
 def test_an_output_that_does_not_do_is_refused_with_the_setting_that_mends_it(digits, gives, mode, gave):
-    model = ModelSpec(name="own", library=Library.custom, network=f"{__name__}.Dense", args={"gives": gives})
+    model = ModelSpec(name="own", library="custom", network=f"{__name__}.Dense", args={"gives": gives})
     with pytest.raises(UserError, match=rf"own: its output should be logits \(batch, 10\), not {gave}"):
         engine.run(make_cell(model=model, mode=mode, breakdown_s=0.0), digits)
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("pipeline", [Pipeline.host, Pipeline.device])
-def test_on_a_gpu(tmp_path, pipeline):
-    data = DataSpec(name="random", pipeline=pipeline)
+@pytest.mark.parametrize("data", [RANDOM, replace(RANDOM, pipeline=Pipeline.device)])
+def test_on_a_gpu(tmp_path, data):
     for loss in (None, "token_loss"):
         assert measured(tmp_path, "Tokens", "tokens", loss, device=Device.gpu, data=data).device == Device.gpu
 
@@ -147,8 +136,7 @@ def test_what_a_network_compiles_itself_is_counted(tmp_path):
 def test_the_check_of_weights_teaches_malloc_nothing(hosts, tmp_path):
     """Otherwise, later steps would have fewer page faults than steps of a script without the check."""
     log = tmp_path / "thresholds"
-    cell = own_cell("Wide", "wide", "with_thresholds", batch_args={"log": str(log)})
-    assert hosts.run(cell, tmp_path).status == Status.ok
+    cells.ran(hosts, own_cell("Wide", "wide", "with_thresholds", batch_args={"log": str(log)}), tmp_path)
     first, *others = [int(line) for line in log.read_text().split()]
     assert max(others) < 16 << 20
     assert first < max(others), "steps free blocks that are mapped: malloc learns from them"

@@ -22,21 +22,10 @@ from accelbench.errors import UnsupportedError
 from accelbench.grid.support import why_not
 from accelbench.judging.verdict import judge
 from accelbench.measuring.clock import NUM_INFER_EPOCHS
-from accelbench.schema.cell import (
-    NOT_QUANTIZED,
-    STEP_MODES,
-    Device,
-    Library,
-    Mode,
-    ModelSpec,
-    Options,
-    Precision,
-    Protocol,
-    Server,
-)
+from accelbench.schema.cell import NOT_QUANTIZED, Device, Mode, ModelSpec, Options, Precision, Protocol, Server
 from accelbench.schema.measurement import Measurement
 from accelbench.schema.serialize import load, plain
-from engines.cells import FIT, MLP, TWO_STEPS, measured, printed
+from engines.cells import FIT, MLP, TWO_STEPS, measured
 from fakes import assert_epochs_in_turn, make_cell
 from marks import slow
 
@@ -179,8 +168,8 @@ def test_threads_are_as_asked_and_pytorchs_own_number_is_not_set_again(digits, m
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("mode", STEP_MODES)
-@pytest.mark.parametrize("precision", list(NOT_QUANTIZED))
+@pytest.mark.parametrize("mode", [Mode.infer, Mode.train])
+@pytest.mark.parametrize("precision", NOT_QUANTIZED)
 def test_a_gpu_runs_every_precision_as_asked(hosts, digits, precision, mode):
     outcome = hosts.run(make_cell(device=Device.gpu, precision=precision, mode=mode, model=MLP), digits)
     assert outcome.reason is None
@@ -190,27 +179,6 @@ def test_a_gpu_runs_every_precision_as_asked(hosts, digits, precision, mode):
     assert measurement.cudnn_benchmark is False
     assert measurement.output_error is None or measurement.output_error < 0.1
     assert {"gpu_0_memory_mb", "gpu_0_power_w"} <= set(outcome.system.values)
-
-
-COLD = """
-import importlib, pathlib, sys
-from accelbench.engines.registry import host_spec
-from fakes import make_cell
-cell = make_cell()
-for module in host_spec(cell).preload:
-    importlib.import_module(module)
-measured = importlib.import_module(host_spec(cell).engine).run(cell, pathlib.Path({folder!r}))
-print(measured.work.flops)
-print([name for name in {names} if name in sys.modules])
-"""
-
-
-def test_a_cell_of_inference_imports_nothing_that_only_others_need(digits):
-    names = ["torchvision", "pytorch_lightning", "transformers", "PIL", "pandas", "scipy"]
-    if torch.__version__.startswith("2.9."):  # newer releases import these two themselves
-        names += ["torch._dynamo", "sympy"]
-    lines = printed(COLD.format(folder=str(digits), names=names))
-    assert lines == [str(2 * 32 * (784 * 512 + 3 * 512 * 512 + 512 * 10)), "[]"]
 
 
 def test_the_operators_show_a_fused_kernel_of_an_lstm_and_none_of_an_rnn(digits):
@@ -233,7 +201,7 @@ def test_the_operators_show_a_fused_kernel_of_an_lstm_and_none_of_an_rnn(digits)
 def resnet():
     """A network in evaluation mode with random statistics: new statistics are 0 and 1, and would hide a wrong fold."""
     torch.manual_seed(0)
-    network = zoo.build(ModelSpec(name="resnet18", library=Library.torchvision), (3, 32, 32), 10)
+    network = zoo.build(ModelSpec(name="resnet18", library="torchvision"), (3, 32, 32), 10)
     for norm in norms(network):
         for values in (norm.running_mean, norm.running_var, norm.weight.data, norm.bias.data):
             values.uniform_(0.5, 2)

@@ -23,9 +23,9 @@ def measured_on_xla(hosts, cell, folder):
     return measurement
 
 
-def printed(code, **variables):
+def printed(code, num):
     """What code prints in another process, since importing torch_xla replaces parts of torch.nn."""
-    return cells.printed(code, PJRT_DEVICE="CPU", **variables)
+    return cells.printed(code, PJRT_DEVICE="CPU", CPU_NUM_DEVICES=str(num))
 
 
 @pytest.mark.slow
@@ -60,15 +60,15 @@ def test_xla_runs_what_was_asked_and_compiles_nothing_in_the_steady_state(hosts,
 
 
 IMPORTS = """
-import time, torch, torch_xla, types
+import os, time, torch, torch_xla, types
 from torch_xla import runtime
 from accelbench.engines.pytorch.backends import Xla, backend_for, num_parts
 from accelbench.engines.pytorch.ranks import Ranks
 from accelbench.schema.cell import Device
+backend = backend_for(Device.xla_cpu, num_devices=int(os.environ["CPU_NUM_DEVICES"]))
+backend.prepare(allow_tf32=False)
 """
 SPMD = """
-backend = backend_for(Device.xla_cpu, num_devices=2)
-backend.prepare(allow_tf32=False)
 images, labels = backend.put((torch.arange(24.0).reshape(4, 2, 3), torch.arange(4)))
 print(backend.num_devices, num_parts(labels), num_parts(torch.zeros(4, device=images.device)))
 divided, whole = images * 2, backend.gather(images * 3)
@@ -82,76 +82,47 @@ print(backend.fallbacks())
 for number in (1, 2, 1):
     backend.seed(number)
     print(torch.rand(3, device=torch_xla.device()).tolist())
+(large,) = backend.put((torch.randn(1280, 1280) / 36,))
+for _ in range(3):
+    product = large
+    for _ in range(6):
+        product = product @ large
+    backend.end_step()
+    times = [time.perf_counter()]
+    for waits in (backend.wait, product.cpu):
+        waits()
+        times.append(time.perf_counter())
+print(times[1] - times[0] > times[2] - times[1])
 backend.runtime = types.SimpleNamespace(device_type=lambda: "TPU")
 print(backend.ran_on("xla"), backend.device_name(), backend.peak_memory_bytes())
 """
 
 
 @pytest.mark.slow
-def test_a_batch_is_divided_among_all_devices_fallbacks_are_named_and_the_seed_decides_what_is_drawn():
-    lines = printed(IMPORTS + SPMD, CPU_NUM_DEVICES="2")
-    parts, gathered, whole, before, after, first, other, again, of_tpus = lines
-    assert of_tpus == "tpu None None"  # several TPUs as one have no name
+def test_a_batch_is_divided_among_all_devices_which_are_waited_for_and_fallbacks_are_named():
+    parts, gathered, whole, before, after, first, other, again, waits, tpus = printed(IMPORTS + SPMD, 2)
     assert (parts, gathered, whole) == ("2 2 1", "2 1", "True True")
     assert (before, after) == ("10.0 []", "['aten::histc']")
-    assert first == again != other
+    assert first == again != other  # the seed decides what is drawn
+    assert waits == "True"  # after the wait, reading the result takes only the time of a copy
+    assert tpus == "tpu None None"  # several TPUs as one have no name
 
 
-# Products of large matrices. After the wait, reading the result takes only the time of a copy.
-WAIT = """
-backend = backend_for(Device.xla_cpu, num_devices=2)
-backend.prepare(allow_tf32=False)
-(large,) = backend.put((torch.randn(1280, 1280) / 36,))
-for _ in range(3):
-    start, product = time.perf_counter(), large
-    for _ in range(6):
-        product = product @ large
-    backend.end_step()
-    launched = time.perf_counter()
-    backend.wait()
-    waited = time.perf_counter()
-    product.cpu()
-    read = time.perf_counter()
-print(waited - launched, read - waited)
-"""
-
-
-@pytest.mark.slow
-def test_the_wait_is_for_what_was_launched():
-    (line,) = printed(IMPORTS + WAIT, CPU_NUM_DEVICES="2")
-    waited, read = map(float, line.split())
-    assert waited > read  # the products were finished before the read
-
-
-# One device that believes to be one of two. The sum has only its own gradient, so the mean is half of it.
-REDUCE = """
-backend = Xla(ranks=Ranks(1))
-backend.prepare(allow_tf32=False)
-runtime._WORLD_SIZE = 2
-weights = torch.ones(3, device=torch_xla.device(), requires_grad=True)
-optimizer = torch.optim.SGD([weights], lr=1.0)
-(4 * weights).sum().backward()
-backend.reduce_gradients(optimizer)
-print("all-reduce" in torch_xla._XLAC._get_xla_tensors_hlo([weights.grad]))
-print(weights.grad.cpu().tolist())
-"""
-
-
-@pytest.mark.slow
-def test_xla_averages_the_gradients_within_the_step():
-    assert printed(IMPORTS + REDUCE) == ["True", "[2.0, 2.0, 2.0]"]
-
-
-PLACED = """
-backend = backend_for(Device.xla_cpu)
-backend.prepare(allow_tf32=False)
+# At the end, one device believes to be one of two. The sum has only its own gradient, so the mean is half of it.
+ONE = """
 network = torch.nn.Sequential(torch.nn.Linear(3, 3), torch.nn.Linear(3, 3))
 network[1].weight = network[0].weight
 network.append(torch.nn.utils.weight_norm(torch.nn.Linear(3, 3)))
 backend.place(network)
 print({weight.device.type for weight in network.parameters()}, network[1].weight is network[0].weight)
+backend = Xla(ranks=Ranks(1))
+runtime._WORLD_SIZE = 2
+weights = torch.ones(3, device=torch_xla.device(), requires_grad=True)
+(4 * weights).sum().backward()
+backend.reduce_gradients(torch.optim.SGD([weights], lr=1.0))
+print("all-reduce" in torch_xla._XLAC._get_xla_tensors_hlo([weights.grad]), weights.grad.cpu().tolist())
 """
 
 
-def test_a_network_on_xla_shares_its_weights_and_may_hold_references_to_them():
-    assert printed(IMPORTS + PLACED) == ["{'xla'} True"]
+def test_a_network_on_xla_shares_its_weights_and_may_hold_references_and_gradients_are_averaged_within_the_step():
+    assert printed(IMPORTS + ONE, 1) == ["{'xla'} True", "True [2.0, 2.0, 2.0]"]

@@ -14,11 +14,6 @@ from marks import slow
 from study_000 import STUDY_000
 
 
-class MyNet(nn.Linear):
-    def __init__(self, width=8):
-        super().__init__(8, width)
-
-
 def make_list():
     return []
 
@@ -41,9 +36,8 @@ def test_study_000s_networks_have_its_parameters_and_multiply_adds(name):
 @pytest.mark.parametrize("name", ["rnn", "lstm"])
 def test_the_second_bias_stays_zero_in_training(name):
     network = built(name, args={"units": 8})
-    optimizer = torch.optim.Adam(network.parameters(), lr=0.1)
     network(torch.rand(4, 28, 28)).square().sum().backward()
-    optimizer.step()
+    torch.optim.Adam(network.parameters(), lr=0.1).step()
     for layer in (part for part in network.modules() if isinstance(part, nn.RNNBase)):
         assert layer.bias_hh_l0.abs().sum() == 0
         assert layer.bias_ih_l0.grad.abs().sum() > 0
@@ -72,13 +66,12 @@ def own_spec(target, **more):
     [
         (own_spec("nowhere.at.All"), r"model.target=nowhere.at.All: can't be imported \(No module named 'nowhere'\)"),
         (own_spec(f"{__name__}.YourNet"), r"can't be imported \(module .* has no attribute 'YourNet'\)"),
-        (own_spec(f"{__name__}.MyNet", args={"widht": 3}), "model.args: .*unexpected keyword argument 'widht'"),
+        (own_spec("torch.nn.Flatten", args={"widht": 3}), "model.args: .*unexpected keyword argument 'widht'"),
         (own_spec(f"{__name__}.make_list", factory=True), "should make a torch.nn.Module, not a list"),
         ({"name": "mlp", "args": {"widht": 3}}, "model"),
         ({"name": "resnet51", "library": Library.torchvision}, "model.name=resnet51: torchvision has no such network"),
         pytest.param({"name": "resnet51", "library": Library.timm}, "timm has no such network", marks=needs("timm")),
-        # This network does not classify.
-        ({"name": "fcn_resnet50", "library": Library.torchvision}, "torchvision has no such network"),
+        ({"name": "fcn_resnet50", "library": Library.torchvision}, "torchvision has no such network"),  # no classifier
     ],
 )
 def test_a_wrong_target_name_or_argument_is_the_users_error(asked, message):

@@ -15,6 +15,12 @@ from torch.utils.data import DataLoader, TensorDataset
 NUM = 64
 
 
+class Sized:
+    def __init__(self, batch_size):
+        super().__init__()
+        self.batch_size = batch_size
+
+
 def pictures():
     from lightly.utils.benchmarking import LinearClassifier
 
@@ -22,11 +28,7 @@ def pictures():
     return LinearClassifier(backbone, batch_size_per_device=4, feature_dim=16, num_classes=8)
 
 
-class Pictures(pytorch_lightning.LightningDataModule):
-    def __init__(self, batch_size):
-        super().__init__()
-        self.batch_size = batch_size
-
+class Pictures(Sized, pytorch_lightning.LightningDataModule):
     def train_dataloader(self):
         samples = TensorDataset(torch.randn(NUM, 3, 4, 4), torch.randint(8, (NUM,)))
         return DataLoader(samples, self.batch_size, drop_last=True)
@@ -37,12 +39,8 @@ def table_of_series():
 
     numbers = np.random.default_rng(0)
     rows = {"time": np.tile(np.arange(40), 4), "group": np.repeat(list("abcd"), 40), "value": numbers.random(160)}
-    lengths = {
-        "max_encoder_length": 12,
-        "min_encoder_length": 12,
-        "max_prediction_length": 4,
-        "min_prediction_length": 4,
-    }
+    lengths = {f"{which}_encoder_length": 12 for which in ("max", "min")}
+    lengths |= {f"{which}_prediction_length": 4 for which in ("max", "min")}
     known = {"time_varying_unknown_reals": ["value"], "group_ids": ["group"]}
     return TimeSeriesDataSet(pd.DataFrame(rows), time_idx="time", target="value", **known, **lengths)
 
@@ -51,11 +49,7 @@ def series(name):
     return getattr(importlib.import_module("pytorch_forecasting"), name).from_dataset(table_of_series())
 
 
-class Series(lightning.LightningDataModule):
-    def __init__(self, batch_size):
-        super().__init__()
-        self.batch_size = batch_size
-
+class Series(Sized, lightning.LightningDataModule):
     def train_dataloader(self):
         return table_of_series().to_dataloader(train=True, batch_size=self.batch_size, num_workers=0)
 
@@ -81,15 +75,10 @@ def tabular(name):
 
 
 def tables(name):
-    model, _ = tabular(name)
-    return model
+    return tabular(name)[0]
 
 
-class Tables(pytorch_lightning.LightningDataModule):
-    def __init__(self, batch_size):
-        super().__init__()
-        self.batch_size = batch_size
-
+class Tables(Sized, pytorch_lightning.LightningDataModule):
     def train_dataloader(self):
         _, data = tabular("CategoryEmbeddingModel")
         data.batch_size = self.batch_size
