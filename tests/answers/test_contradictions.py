@@ -243,7 +243,7 @@ def of_terminal(said, records) -> None:
     said.lines("a sweep's end", out.getvalue())
 
 
-def examined(maker, root, found, is_interleaved, is_confirmed, *, is_whole) -> None:
+def examined(maker, root, found, is_interleaved=True, is_confirmed=False) -> Said:
     records = write(maker, root, found, is_interleaved, is_confirmed)
     sweeps = read.read_all(root / "results")
     cells = [cell for sweep in sweeps for cell in sweep.cells]
@@ -258,44 +258,34 @@ def examined(maker, root, found, is_interleaved, is_confirmed, *, is_whole) -> N
     of_python(said, root)
     if not (root / "confirmed").exists():
         of_terminal(said, records)
-    if is_whole:
-        built = maker.report(root)
-        (drawn,) = re.findall(r'id="gains">(.*?)</script>', (built / "index.html").read_text())
-        assert json.loads(drawn)["jobs"] == json.loads(json.dumps(picture_of(page.jobs, "")["jobs"]))
-        for row in csv.DictReader(io.StringIO((built / "cells.csv").read_text())):
-            said.speed("cells.csv on disk", row["cell"], row["samples_per_s"])
-        assert json.loads((built / "metrics.json").read_text())["ok"] == sum(cell.is_ok for cell in cells)
+    built = maker.report(root)
+    (drawn,) = re.findall(r'id="gains">(.*?)</script>', (built / "index.html").read_text())
+    assert json.loads(drawn)["jobs"] == json.loads(json.dumps(picture_of(page.jobs, "")["jobs"]))
+    for row in csv.DictReader(io.StringIO((built / "cells.csv").read_text())):
+        said.speed("cells.csv on disk", row["cell"], row["samples_per_s"])
+    assert json.loads((built / "metrics.json").read_text())["ok"] == sum(cell.is_ok for cell in cells)
     for each in page.jobs:
         said.text("answers", each.where, f"{each.data}: {each.sentence}")
     said.check()
+    return said
 
 
-drawn = given(found=CELLS, is_interleaved=st.booleans(), is_confirmed=st.booleans())
-ALL = {"deadline": None, "suppress_health_check": list(HealthCheck)}
-
-
-@drawn
-@settings(max_examples=2, derandomize=True, **ALL)
-def test_no_two_surfaces_disagree(tmp_path_factory, maker, **drawn) -> None:
-    examined(maker, tmp_path_factory.mktemp("said"), **drawn, is_whole=False)
+def test_no_two_surfaces_disagree(tmp_path, monkeypatch, capsys, maker) -> None:
+    monkeypatch.chdir(tmp_path)
+    rates = {("fp32", 32): 100.0, ("bf16", 32): 170.0, ("fp16", 32): 101.0, ("bf16", 8): 118.0, ("fp32", 8): 640.0}
+    found = [Drawn(word, size, 0, rate, [1.0, 1.1]) for (word, size), rate in rates.items()]
+    said = examined(maker, tmp_path, found)
+    assert len(said.pairs) > 1
+    assert main(["best", "results"]) == 0
+    text = " ".join(capsys.readouterr().out.split())
+    said.text("best", "", text)
+    for name in ("PyTorch fp32 b8", "PyTorch bf16 b32"):
+        said.speed("bars", said.names["", name], re.search(rf"{name} ━+ ({NUMBER}) samples/s", text)[1])
+    said.check()
 
 
 @pytest.mark.slow
-@drawn
-@settings(max_examples=200, **ALL)
+@given(found=CELLS, is_interleaved=st.booleans(), is_confirmed=st.booleans())
+@settings(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck))
 def test_no_two_surfaces_disagree_about_two_hundred_sets_of_records(tmp_path_factory, maker, **drawn) -> None:
-    examined(maker, tmp_path_factory.mktemp("said"), **drawn, is_whole=True)
-
-
-def test_accelbench_best_shows_what_the_others_show(tmp_path, monkeypatch, capsys, maker) -> None:
-    monkeypatch.chdir(tmp_path)
-    rates = {"fp32": 100.0, "bf16": 170.0}
-    write(maker, tmp_path, [Drawn(word, 32, 0, rate, [1.0, 1.1]) for word, rate in rates.items()])
-    assert main(["best", "results"]) == 0
-    text = " ".join(capsys.readouterr().out.split())
-    said = Said([cell for sweep in read.read_all(tmp_path / "results") for cell in sweep.cells])
-    said.text("best", "", text)
-    for name in ("PyTorch bf16 b32", "PyTorch fp32 b32"):
-        said.speed("bars", said.names["", name], re.search(rf"{name} ━+ ({NUMBER}) samples/s", text)[1])
-    assert said.pairs
-    said.check()
+    examined(maker, tmp_path_factory.mktemp("said"), **drawn)
