@@ -9,7 +9,7 @@ from accelbench.engines.cell_run import BaseBackend, CellRun
 from accelbench.judging.verdict import judge
 from accelbench.measuring.checks import NOT_IN_TIME, ObservedOutput
 from accelbench.measuring.clock import Step
-from accelbench.schema.cell import DataSpec, Mode, Options, Pipeline, Precision
+from accelbench.schema.cell import DataSpec, Mode, Pipeline, Precision
 from accelbench.schema.measurement import Observed
 from fakes import make_cell
 
@@ -43,7 +43,6 @@ class Accelerator(BaseBackend):
 
 class Run(CellRun):
     build_s, num_params = 0.5, 10
-    output_value = 1.0
 
     def __init__(self, folder, **changes):
         self.log = []
@@ -59,7 +58,7 @@ class Run(CellRun):
 
     def observe_output(self):
         self.log.append("output")
-        return ObservedOutput(2.0, [np.full((32, 10), 2.0 * self.output_value)], fed=1.0)
+        return ObservedOutput(2.0, [np.full((32, 10), 2.5)], fed=1.0)
 
     def new_network(self, state, precision):
         rounded = 1.25 if precision == Precision.bf16 else 1.0  # rounding may add up in a deep network
@@ -88,17 +87,7 @@ def test_only_what_is_done_has_times(digits, monkeypatch, on_host, inside, mode,
     assert {name for name in ("data_s", "copy_in_s", "copy_out_s") if getattr(run.timing, name)} == kept
 
 
-@pytest.mark.parametrize("changes", [{}, {"precision": Precision.fp64}, {"options": Options(channels_last=True)}])
-def test_every_cell_is_compared_with_a_new_network_also_in_fp32_on_the_cpu(digits, monkeypatch, changes):
-    measured = Run(digits, **changes).measure()
-    assert (measured.output_error, measured.defects) == (0.0, [])
-    monkeypatch.setattr(Run, "output_value", 1.1)
-    (defect,) = Run(digits, **changes).measure().defects
-    assert "differs by 10.0 % from the output of a newly built network" in defect
-
-
-def test_warnings_are_the_engines_and_then_the_templates_and_memory_is_noted_before_the_output(digits, monkeypatch):
-    monkeypatch.setattr(Run, "output_value", 1.25)
+def test_warnings_are_the_engines_and_then_the_templates_and_memory_is_noted_before_the_output(digits):
     run = Run(digits, precision=Precision.bf16)
     run.backend = Accelerator(run.log)
     run.run_steps()

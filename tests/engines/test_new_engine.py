@@ -82,11 +82,10 @@ from accelbench.sweep.interleaved import plan_runs
 give_ceilings(Path())
 words = "engine=sleep model=mlp mode=infer device=cpu batch_size=32 tracking=none breakdown_s=0 window.warmup_s=0.1 "
 words += "window.block_s=0.05 window.measure_s=0.25 window.latency_s=0.02"
-for name in "abcdefghij":
+sides, name = [], 0
+while not sides or not plan_runs(*map(one_cell, sides), 2, Path())[0].is_second[0]:
+    name += 1
     sides = [f"{words} precision={precision} out=runs/{name}" for precision in ("bf16", "fp32")]
-    runs, _ = plan_runs(*map(one_cell, sides), 2, Path())
-    if runs.is_second[0]:
-        break
 main(["compare", "--run", "--repeats", "2", *sides])
 print("best:")
 main(["best", f"runs/{name}"])
@@ -103,11 +102,8 @@ def test_if_b_ran_first_a_line_and_all_answers_compare_b_with_a(project):
     of_sweep, _, best = printed.partition("best:")
     lines = re.findall(r"^ +(?:mlp  )?(fp32|bf16) b32 .*ok .*/s +±\S+ %(?: +([\d.]+)x)?", of_sweep, re.MULTILINE)
     assert lines[0] == ("fp32", "")
-    assert sorted((precision, bool(ratio)) for precision, ratio in lines[1:]) == [
-        ("bf16", False),
-        ("bf16", False),
-        ("fp32", True),
-    ]
+    others = sorted((precision, bool(ratio)) for precision, ratio in lines[1:])
+    assert others == [("bf16", False), ("bf16", False), ("fp32", True)]
     assert "times as fast as sleep bf16 b32" in " ".join(best.split())
     (folder,) = (project / "runs").iterdir()
     headline = (folder / "report" / "headline.txt").read_text()

@@ -8,13 +8,15 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from accelbench.data.arrays import Arrays, save_split
 from accelbench.data.order import VALIDATION, parts_of
 from accelbench.engines.keras import engine, networks
 from accelbench.engines.keras.feed import feed_of
-from accelbench.schema.cell import DataSpec, Mode, ModelSpec, Pipeline, Precision, Protocol, Server, Span
+from accelbench.errors import UnsupportedError, UserError
+from accelbench.schema.cell import DataSpec, Device, Mode, ModelSpec, Pipeline, Precision, Protocol, Server, Span
 from engines.cells import MLP, cell_to_goal, measured, ran
-from engines.keras.cells import as_keras, elsewhere, keras_cell, with_weights_of
-from engines.keras.twins import pytorch_side, trained_cell
+from engines.keras.cells import as_keras, elsewhere, give, keras_cell, on_two_devices, trained, with_weights_of
+from engines.keras.twins import CASES, NUM, images, num_classes, pytorch_side, trained_cell
 from fakes import assert_epochs_in_turn
 from marks import slow
 
@@ -24,8 +26,7 @@ FOUR = {"steps_per_execution": 4}
 
 
 @pytest.mark.parametrize(
-    ("optimizer", "keras"),
-    [("sgd", FOUR), slow("sgd", {"jit_compile": True}), slow("adam", FOUR)],
+    ("optimizer", "keras"), [("sgd", FOUR), slow("sgd", {"jit_compile": True}), slow("adam", FOUR)]
 )
 def test_it_learns_as_its_twin_does(digits, twins, monkeypatch, optimizer, keras):
     twins = twins if optimizer == "sgd" else elsewhere(pytorch_side, digits, {}, optimizer)
@@ -144,3 +145,74 @@ def test_it_trains_up_to_the_evaluation_after_the_hit_on_other_samples(digits):
     chosen = [np.concatenate(list(train.order)), parts_of(300, 0.1)[1]]
     assert sorted(np.concatenate(chosen)) == list(range(300))
     assert np.array_equal(next(iter(held_out))[0], train.arrays[0][chosen[1]])
+
+
+# Networks, and their twins of the Lightning engine, whose results another process has written.
+
+
+@pytest.mark.parametrize("case", [slow(case) if case in ("mlp_in_colour", "cnn") else case for case in CASES])
+def test_a_network_is_its_twin(twins, case):
+    networks.set_policy(Precision.fp32)
+    name, args, shape = CASES[case]
+    spec = ModelSpec(name=name, args=args)
+    network = networks.build(spec, shape, num_classes(name))
+    give(network, twins, case)
+    model, pixels, output = networks.model_of(network, "uint8"), images(shape), twins[f"{case}/output"]
+    np.testing.assert_allclose(model(pixels, training=False), output, atol=1e-4)
+    model.compile(loss=networks.loss_of(spec, network, "uint8"), metrics=networks.metrics_of(spec, network))
+    labels = (np.arange(NUM) % num_classes(name)).astype(np.int32)
+    results = model.evaluate(pixels, pixels if name == "autoencoder" else labels, verbose=0, return_dict=True)
+    assert results["loss"] == pytest.approx(float(twins[f"{case}/loss"]), rel=1e-4)
+    if name != "autoencoder":
+        answers = output[:, 0] > 0 if output.shape[1] == 1 else output.argmax(1)
+        assert results["accuracy"] == pytest.approx((answers == labels).mean())
+    assert network.count_params() == twins[f"{case}/params"]
+    for train in (False, True):
+        assert networks.count(network, NUM, train=train).flops == twins[f"{case}/flops{int(train)}"]
+
+
+def test_a_wrong_argument_of_a_layer_is_the_users_error():
+    with pytest.raises(UserError, match="model.args: "):
+        networks.build(ModelSpec(name="mlp", args={"dropout": "much"}), (28, 28), 10)
+
+
+# Two virtual CPUs, and missing devices.
+
+
+@pytest.mark.parametrize(("split", "num", "kept"), [("train", 321, 320), ("test", 97, 97)])
+def test_a_last_batch_that_two_devices_do_not_share_evenly_is_left_out_of_training(tmp_path, split, num, kept):
+    """Keras averages the gradients of replicas without weights, but its metrics count single samples."""
+    save_split(tmp_path, split, Arrays(np.zeros((num, 8, 8), np.uint8), np.zeros(num, np.uint8)))
+    part = trained(devices=2, data=DataSpec(name="mnist", train_images=96))
+    nums = [feed_of(cell, split, tmp_path).num_samples for cell in (trained(devices=2), part)]
+    assert nums == [kept, 96 if split == "train" else kept]
+
+
+@pytest.mark.slow
+def test_two_devices_learn_what_one_does_and_their_replicas_are_equal(digits):
+    reason, measurement, weights, devices = elsewhere(on_two_devices, digits)
+    cell = trained()
+    run = engine.Run(cell, digits, engine.Backend(cell))
+    alone = run.measure()
+    assert (reason, measurement.num_devices) == (None, 2)
+    assert [device[-5:] for device in devices] == ["CPU:0", "CPU:1"]
+    for (first, second), mine in zip(weights, run.model.get_weights(), strict=True):
+        assert np.array_equal(first, second)
+        np.testing.assert_allclose(first, mine, atol=1e-4)
+    for both, alike in zip(measurement.epochs, alone.epochs, strict=True):
+        losses = [both.loss, both.evaluation.loss]
+        assert losses == pytest.approx([alike.loss, alike.evaluation.loss], rel=1e-4)
+        assert (both.num_samples, both.evaluation.accuracy) == (300, alike.evaluation.accuracy)
+    assert measurement.num_compiles == alone.num_compiles == 2  # for training and for testing
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"device": Device.gpu}, "device=gpu: TensorFlow finds 0 of 1"),
+        ({"device": Device.tpu}, "engine.tpu=local: TensorFlow reaches no TPU"),
+    ],
+)
+def test_a_device_that_tensorflow_has_not_is_skipped(changes, words):
+    with pytest.raises(UnsupportedError, match=words):
+        engine.strategy_for(keras_cell(**changes))

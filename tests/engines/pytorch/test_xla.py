@@ -47,8 +47,7 @@ def test_xla_trains_to_the_cpus_losses_and_accuracy(hosts, digits, precision, de
 
 @pytest.mark.parametrize("mode", [Mode.train, slow(Mode.infer)])
 @pytest.mark.parametrize(
-    ("precision", "devices"),
-    [(Precision.bf16, 1), slow(Precision.bf16_mixed, 1), slow(Precision.fp32, 2)],
+    ("precision", "devices"), [(Precision.bf16, 1), slow(Precision.bf16_mixed, 1), slow(Precision.fp32, 2)]
 )
 def test_xla_runs_what_was_asked_and_compiles_nothing_in_the_steady_state(hosts, digits, precision, devices, mode):
     several = {"scaling": Scaling.weak, "devices": devices} if devices > 1 else {}

@@ -1,14 +1,19 @@
-"""Networks of the studies, of timm, of torchvision and of the user."""
+"""Networks of the studies, of timm, of torchvision and of the user, and their weights."""
+
+from dataclasses import replace
 
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 from torch import nn
+from torchvision import models
 
-from accelbench.engines.pytorch import zoo
+from accelbench.engines.pytorch import engine, weights, zoo
 from accelbench.engines.pytorch.flops import count
 from accelbench.engines.pytorch.module import ImageTask
 from accelbench.errors import UserError
-from accelbench.schema.cell import Library, ModelSpec
+from accelbench.schema.cell import Library, Mode, ModelSpec, Options, Precision, Protocol, Task, Weights
+from engines.cells import measured
 from fakes import make_cell, needs
 from marks import slow
 from study_000 import STUDY_000
@@ -77,3 +82,133 @@ def own_spec(target, **more):
 def test_a_wrong_target_name_or_argument_is_the_users_error(asked, message):
     with pytest.raises(UserError, match=message):
         built(**asked, shape=(3, 32, 32))
+
+
+# Files of weights: loaded, refused, and saved after training.
+
+MLP = ModelSpec(name="mlp", args={"widths": [8], "dropout": 0.0}, optimizer="sgd", learning_rate=0.1)
+FIT = {"mode": Mode.train, "protocol": Protocol.fit, "epochs": 1, "batch_size": 64, "model": MLP}
+TINY = {"num_hidden_layers": 1, "hidden_size": 32, "num_attention_heads": 2, "vocab_size": 50}
+BERT = ModelSpec(name="bert", library=Library.transformers, task=Task.masked_lm, args=TINY)
+TIMM = ModelSpec(name="test_resnet", library=Library.timm)
+
+
+class Tied(nn.Module):
+    """Two layers that share one weight."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.last = nn.Linear(4, 4), nn.Linear(4, 4)
+        self.last.weight = self.first.weight
+
+
+def assert_has(network, state):
+    assert all(torch.equal(value, state[name]) for name, value in network.state_dict().items())
+
+
+def drawn(seed, model, shape=(8, 8)):
+    torch.manual_seed(seed)
+    return zoo.build(model, shape, 10)
+
+
+@pytest.mark.parametrize(
+    ("model", "shape"),
+    [
+        (MLP, (8, 8)),
+        (ModelSpec(name="squeezenet1_1", library=Library.torchvision), (3, 32, 32)),
+        (ModelSpec(name="Pixels", library=Library.custom, network="own_code.Pixels"), ()),
+        pytest.param(TIMM, (3, 32, 32), marks=needs("timm")),
+        pytest.param(BERT, (), marks=needs("transformers")),
+    ],
+    ids=["own", "torchvision", "custom", "timm", "transformers"],
+)
+def test_a_network_of_any_library_gets_the_weights_of_a_file(tmp_path, model, shape):
+    other, path = drawn(1, model, shape), tmp_path / "mine.safetensors"
+    weights.save(other, path)
+    assert_has(drawn(2, replace(model, weights=str(path)), shape), other.state_dict())
+    with pytest.raises(AssertionError):
+        assert_has(drawn(2, model, shape), other.state_dict())
+
+
+def test_of_weights_that_are_one_tensor_one_is_saved_and_any_name_is_loaded_and_views_are_saved_apart(tmp_path):
+    path, network, state = tmp_path / "tied.safetensors", Tied(), Tied().state_dict()
+    weights.save(network, path)
+    assert len(load_file(path)) == 3
+    save_file({name: value.clone() for name, value in state.items()}, tmp_path / "all names.safetensors")
+    for name, expected in (("tied", network.state_dict()), ("all names", state)):
+        other = Tied()
+        weights.load(other, str(tmp_path / f"{name}.safetensors"))
+        assert_has(other, expected)
+        assert other.last.weight is other.first.weight
+    both = torch.randn(2, 4, 4)
+    network.first.weight, network.last.weight = (nn.Parameter(tensor) for tensor in both)
+    weights.save(network, path)
+    assert torch.equal(load_file(path)["last.weight"], both[1])
+
+
+def test_a_file_of_another_network_or_kind_is_refused(tmp_path):
+    path, state = tmp_path / "bad.safetensors", Tied().state_dict()
+    save_file({"first.weight": state["first.weight"], "first.bias": state["first.bias"], "more": torch.zeros(3)}, path)
+    with pytest.raises(UserError, match="weights do not fit the network: .*last.bias.*more"):
+        weights.load(Tied(), str(path))
+    path.write_bytes((1 << 62).to_bytes(8, "little") + b"{}")
+    with pytest.raises(UserError, match=r"^model.weights=.*bad.safetensors: not readable as safetensors \("):
+        weights.load(Tied(), str(path))
+
+
+@pytest.mark.parametrize("options", [Options(), pytest.param(Options(compile=True), marks=pytest.mark.slow)])
+def test_trained_weights_are_those_that_inference_then_has_in_any_precision(digits, tmp_path, options):
+    path = tmp_path / "results" / "trained.safetensors"
+    trained = engine.run(make_cell(**FIT, options=options, save_weights=True), digits, path)
+    assert trained.notes == ["the trained weights are in trained.safetensors"]
+    assert [file.name for file in path.parent.iterdir()] == ["trained.safetensors"]
+    assert set(load_file(path)) == set(drawn(0, MLP).state_dict())
+    fitted = replace(MLP, weights=str(path))
+    for precision in (Precision.fp32, Precision.bf16):
+        measured(engine, make_cell(model=fitted, precision=precision), digits)
+    again = engine.run(make_cell(**{**FIT, "model": fitted}), digits)
+    assert again.epochs[0].loss < trained.epochs[0].loss
+
+
+class Loading(nn.Linear):
+    """A network that loads its weights when it is built, like some user classes."""
+
+    def __init__(self, weights):
+        super().__init__(2, 2)
+        self.load_state_dict(torch.load(weights))
+
+
+def test_a_users_class_may_load_its_own_checkpoint(tmp_path):
+    state = {"weight": torch.eye(2), "bias": torch.ones(2)}
+    torch.save(state, tmp_path / "mine.pth")
+    model = ModelSpec(name="Loading", library=Library.custom, network=f"{__name__}.Loading")
+    model.args["weights"] = str(tmp_path / "mine.pth")
+    assert_has(zoo.build(model, (), 0), state)
+
+
+def test_torchvisions_pretrained_weights_are_loaded(monkeypatch, tmp_path):
+    monkeypatch.setattr("torch.hub.get_dir", lambda: str(tmp_path))
+    monkeypatch.setattr("torch.hub.urlopen", lambda *_, **__: pytest.fail("nothing is downloaded"))
+    (tmp_path / "checkpoints").mkdir()
+    name = "shufflenet_v2_x0_5"
+    torch.manual_seed(5)
+    state = models.get_model(name, weights=None).state_dict()
+    url = models.get_model_weights(name).DEFAULT.url
+    torch.save(state, tmp_path / "checkpoints" / url.rpartition("/")[2])
+    pretrained = ModelSpec(name=name, library=Library.torchvision, weights=Weights.pretrained)
+    assert_has(zoo.build(pretrained, (3, 64, 64), 1000), state)
+
+
+@needs("timm")
+def test_timms_pretrained_weights_are_loaded(tmp_path, monkeypatch):
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    folder = tmp_path / "models--timm--test_resnet.r160_in1k"
+    snapshot = folder / "snapshots" / ("0" * 40)
+    snapshot.mkdir(parents=True)
+    (folder / "refs").mkdir()
+    (folder / "refs" / "main").write_text("0" * 40)
+    torch.manual_seed(5)
+    state = zoo.build(TIMM, (3, 64, 64), 1000).state_dict()
+    save_file(state, snapshot / "model.safetensors")
+    model = replace(TIMM, weights=Weights.pretrained, args={"cache_dir": str(tmp_path)})
+    assert_has(zoo.build(model, (3, 64, 64), 1000), state)
