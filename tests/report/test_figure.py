@@ -13,16 +13,20 @@ from report.pictures.samples import served, working
 INCH = 72  # points
 
 
-def gaining(maker):
-    """Two jobs that gain, one by another engine and one by another precision, and one that can't tell."""
-    infer = {"mode": Mode.infer}
-    return [
-        maker.ok(maker.cell("cnn", **infer), 100),
-        maker.ok(maker.cell("cnn", engine=Engine.keras, **infer), 350),
-        maker.ok(maker.cell("cnn", "xla_cpu", **infer), 20),
-        *(maker.ok(maker.cell("mlp", precision=word), rate) for word, rate in (("fp32", 100), ("bf16", 170))),
-        *(maker.ok(maker.cell("rnn", precision=word), rate) for word, rate in (("fp32", 100), ("bf16", 101))),
-    ]
+MAKER = Maker()
+# Two jobs that gain, one by another engine and one by another precision, and one that can't tell.
+GAINING = [
+    MAKER.ok(MAKER.cell("cnn", mode=Mode.infer), 100),
+    MAKER.ok(MAKER.cell("cnn", engine=Engine.keras, mode=Mode.infer), 350),
+    MAKER.ok(MAKER.cell("cnn", "xla_cpu", mode=Mode.infer), 20),
+    *(MAKER.ok(MAKER.cell("mlp", precision=word), rate) for word, rate in (("fp32", 100), ("bf16", 170))),
+    *(MAKER.ok(MAKER.cell("rnn", precision=word), rate) for word, rate in (("fp32", 100), ("bf16", 101))),
+]
+BUSY = [working(MAKER, model) for model in ("mlp", "cnn")]
+SERVED = [*served(MAKER), *served(MAKER, "mlp")]
+TRAINED = [make_trained(seconds, seed=seed) for seed, seconds in enumerate([11.4, 12.9, None])]
+BATCHES = [MAKER.ok(MAKER.cell(batch_size=size), 100 * size) for size in (1, 8)]
+SKIPPED = [MAKER.record(MAKER.cell(), Status.skipped, reason="no GPU")]
 
 
 @pytest.fixture
@@ -38,8 +42,8 @@ def drawn(here, maker):
     return drawn
 
 
-def test_by_default_it_has_a_row_for_each_job_with_the_ratio_that_best_prints(drawn, maker, capsys):
-    found = drawn(gaining(maker))
+def test_by_default_it_has_a_row_for_each_job_with_the_ratio_that_best_prints(drawn, capsys):
+    found = drawn(GAINING)
     assert capsys.readouterr().out == "Figure: new/figure.svg\n"
     names = ["cnn infer", "mlp train", "rnn train"]
     assert [word for word in found if word in names] == names  # the largest gain first
@@ -59,45 +63,30 @@ def test_marks_of_one_engine_and_precision_are_told_apart(drawn, maker):
     assert {"fp32 1 thread", "fp32 2 threads", "bf16"} <= set(found)
 
 
-def busy(maker):
-    return [working(maker, "mlp"), working(maker, "cnn")]
-
-
-def served_twice(maker):
-    return [*served(maker), *served(maker, "mlp")]
-
-
-def trained(maker):
-    return [make_trained(seconds, seed=seed) for seed, seconds in enumerate([11.4, 12.9, None])]
+PEAK = "percent of the device's peak operations per second"
 
 
 @pytest.mark.parametrize(
-    ("records_of", "name", "expected"),
+    ("records", "name", "expected"),
     [
-        (gaining, "precision", {"bf16: mlp train, PyTorch fp32 b128", "1.7x", "speed over fp32"}),
-        (gaining, "engine", {"keras: cnn infer, PyTorch fp32 b128", "3.5x", "speed over PyTorch", "Keras"}),
-        (gaining, "device", {"xla_cpu: cnn infer, PyTorch fp32 b128", "0.20x", "speed over the CPU"}),
-        (busy, "time", {"cnn-cpu-fp32-b128-infer", "10.0 ms", "data wait", "forward", "percent of a step"}),
-        (
-            busy,
-            "limit",
-            {"cnn-cpu-fp32-b128-infer", "50 %, compute", "percent of the device's peak operations per second"},
-        ),
-        (served_twice, "requests", {"p99 latency (ms)", "sure pass", "PyTorch fp32, one at a time"}),
-        (trained, "target", {"percent of the seeds at the target", "PyTorch fp32 b32"}),
+        (GAINING, "precision", {"bf16: mlp train, PyTorch fp32 b128", "1.7x", "speed over fp32"}),
+        (GAINING, "engine", {"keras: cnn infer, PyTorch fp32 b128", "3.5x", "speed over PyTorch", "Keras"}),
+        (GAINING, "device", {"xla_cpu: cnn infer, PyTorch fp32 b128", "0.20x", "speed over the CPU"}),
+        (BUSY, "time", {"cnn-cpu-fp32-b128-infer", "10.0 ms", "data wait", "forward", "percent of a step"}),
+        (BUSY, "limit", {"cnn-cpu-fp32-b128-infer", "50 %, compute", PEAK}),
+        (SERVED, "requests", {"p99 latency (ms)", "sure pass", "PyTorch fp32, one at a time"}),
+        (TRAINED, "target", {"percent of the seeds at the target", "PyTorch fp32 b32"}),
     ],
 )
-def test_a_question_has_a_row_for_each_pair_or_cell_or_a_curve_for_each_setting(
-    drawn, maker, records_of, name, expected
-):
-    found = drawn(records_of(maker), "--question", name)
+def test_a_question_has_a_row_for_each_pair_or_cell_or_a_curve_for_each_setting(drawn, records, name, expected):
+    found = drawn(records, "--question", name)
     assert expected <= set(found), found
     if name == "requests":  # a panel for each workload
         assert found.count("p99 at most 50 ms") == found.count("requests/s offered") == 2
 
 
 def test_the_files_name_decides_the_format_and_equal_records_make_equal_files(here, maker):
-    maker.suite(here / "runs", gaining(maker))
+    maker.suite(here / "runs", GAINING)
     for kind in ("svg", "PDF", "png"):
         (here / f"one.{kind}").write_text("mine")  # which is replaced
         for name in ("one", "two"):
@@ -112,10 +101,6 @@ def test_the_files_name_decides_the_format_and_equal_records_make_equal_files(he
         assert picture.width / 300 == pytest.approx(4, abs=0.1)
     width = float(re.search(r'width="([\d.]+)pt"', (here / "one.svg").read_text())[1])
     assert width / INCH == pytest.approx(4, abs=0.1)
-
-
-BATCHES = [Maker().ok(Maker().cell(batch_size=size), 100 * size) for size in (1, 8)]
-SKIPPED = [Maker().record(Maker().cell(), Status.skipped, reason="no GPU")]
 
 
 @pytest.mark.parametrize(
