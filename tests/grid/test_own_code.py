@@ -61,21 +61,16 @@ def test_a_name_that_its_module_does_not_have_is_refused_without_an_import(folde
 
 @pytest.mark.parametrize("place", ["lib/site-packages", "to_edit"])
 def test_what_is_installed_here_is_refused_where_another_interpreter_would_run_its_own_copy(folder, monkeypatch, place):
-    write(folder, {f"{place}/both.py": "class Net: pass\n"})
     monkeypatch.setattr(sys, "path", [*sys.path, str(folder / place)])
+    write(folder, {f"{place}/both.py": "class Net: pass\n"})
+    there = str(make_environment(folder / "new", space="1.0"))  # it has a package of the name of a folder
     check("both.Net")
-    with pytest.raises(UserError, match=ELSEWHERE.format("both.Net", "/new", name="both")):
-        check("both.Net", "/new")
-    (folder / "both.py").write_text("class Net: pass\n")
-    check("both.Net", "/new")
-
-
-def test_a_folder_without_init_is_refused_where_another_interpreter_has_a_package_of_its_name(folder):
-    there = str(make_environment(folder / "new", space="1.0"))
-    with pytest.raises(UserError, match=ELSEWHERE.format("space.nets.Net", there, name="space")):
-        check("space.nets.Net", there)
-    (folder / "space/__init__.py").touch()
-    check("space.nets.Net", there)
+    for module, mended in (("both", "both.py"), ("space.nets", "space/__init__.py")):
+        name = module.partition(".")[0]
+        with pytest.raises(UserError, match=ELSEWHERE.format(f"{module}.Net", there, name=name)):
+            check(f"{module}.Net", there)
+        write(folder, {mended: "class Net: pass\n"})
+        check(f"{module}.Net", there)
 
 
 UNNAMED = "import importlib\nNet = importlib.import_module('help' + 'er').Net"

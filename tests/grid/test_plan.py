@@ -1,5 +1,6 @@
 import os
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -74,10 +75,9 @@ def test_the_identity_holds_what_a_number_depends_on_such_as_the_contents_of_the
     assert len(found) == 6
 
 
-def lit(path, target):
-    return make_cell(
-        model=ModelSpec(name="Lit", library=Library.lightning, network=path), data=DataSpec(name=MODULE, target=target)
-    )
+def lit(target=None):
+    model = ModelSpec(name="Lit", library=Library.lightning, network="nets.Lit")
+    return make_cell(model=model, data=DataSpec(name=MODULE, target=target))
 
 
 def test_the_identity_holds_the_code_in_the_working_folder_that_is_now(tmp_path, monkeypatch):
@@ -85,8 +85,8 @@ def test_the_identity_holds_the_code_in_the_working_folder_that_is_now(tmp_path,
     for name in ("one", "two"):
         (tmp_path / name).mkdir()
         monkeypatch.chdir(tmp_path / name)
-        (tmp_path / name / "nets.py").write_text(f"{name} = 1")
-        found.add(identity(lit("nets.Lit", None)))
+        Path("nets.py").write_text(f"{name} = 1")
+        found.add(identity(lit()))
     assert len(found) == 2
 
 
@@ -94,9 +94,9 @@ def test_the_data_of_a_data_module_is_known_by_its_source(here):
     for name in ("nets", "sets"):
         (here / f"{name}.py").write_text(f"NAME = '{name}'")
     place = Workplace.of_project(here)
-    of_data, of_module = (plan.data_of([lit("nets.Lit", target)], place)[0] for target in ("sets.Data", None))
+    of_data, of_module = (plan.data_of([lit(target)], place)[0] for target in ("sets.Data", None))
     assert (of_data.source, of_data.stand_in) == ("sets.Data, which nobody verified", False)
     assert of_module.source == "nets.Lit, which nobody verified"
     assert of_data.digest != of_module.digest
     with pytest.raises(UserError, match="^data.target=nets.Lit,sets.Data: a sweep has one data set"):
-        plan.data_of([lit("nets.Lit", "sets.Data"), lit("nets.Lit", None)], place)
+        plan.data_of([lit("sets.Data"), lit()], place)

@@ -8,6 +8,8 @@ import pytest
 
 from accelbench.engines.registry import SUBSTITUTING
 from accelbench.schema import secrets
+from accelbench.schema.serialize import plain, without_secrets
+from fakes import make_measurement, make_record
 
 HIDDEN = "q8ZpL2xVw7"
 ODD = "9Z;%'\"\\/+é<& b"  # its quoted forms differ from it
@@ -95,3 +97,12 @@ def test_an_argument_with_a_secret_is_named(arguments, is_secret):
 def test_names_of_arguments_that_hold_secrets():
     assert [name for name in HONEST.split() if secrets.secret_argument({name: "x"})] == []
     assert [name for name in SECRET.split() if not secrets.secret_argument({name: "x"})] == []
+
+
+def test_no_field_of_a_record_keeps_a_secret(monkeypatch):
+    monkeypatch.setenv("SERVICE_TOKEN", ODD)
+    environment = {"variables": {"XLA_FLAGS": quote(ODD)}, "versions": {"torch": ODD}, "git": {"branch": ODD}}
+    measured = make_measurement(warnings=[f"sent {ODD!r}"], device_name=ODD)
+    values = plain(make_record(measurement=measured, environment=environment, reason=f"lost {ODD}"))
+    assert json.dumps(values).count("9Z") == 6
+    assert "9Z" not in json.dumps(without_secrets(values), ensure_ascii=False)

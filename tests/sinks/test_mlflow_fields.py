@@ -24,12 +24,10 @@ def test_metrics_are_the_published_row_with_a_speed_of_three_digits_and_times_th
     assert (run.start_ms, run.end_ms) == (1_795_165_201_000, 1_795_165_203_250)
 
 
-MANY = {**dict.fromkeys(mlflow_fields.COLUMNS, 1.0), "num_params": 3}
-
-
 @pytest.mark.parametrize("protocol", [Protocol.window, Protocol.fit])
 def test_a_run_has_no_more_figures_settings_and_tags_than_people_look_at(protocol, monkeypatch):
-    monkeypatch.setattr(Process, "own_row", property(lambda self: summarise(self.record) | MANY))
+    many = {**dict.fromkeys(mlflow_fields.COLUMNS, 1.0), "num_params": 3}
+    monkeypatch.setattr(Process, "own_row", property(lambda self: summarise(self.record) | many))
     window = Window(**{name: value + 1 for name, value in vars(Window()).items()})
     changes = {"threads": 2, "options": Options(compile=True), "seed": 4, "data": replace(cell().data, path="/x")}
     of = record(cell(protocol=protocol, window=window, **changes))
@@ -50,18 +48,15 @@ def test_the_description_of_what_was_not_compared_begins_with_that():
         assert all(line.startswith("    ") for line in block.splitlines() if line)
 
 
-def test_settings_are_parameters_if_they_differ_from_their_defaults_and_a_stand_in_never_passes_for_the_set():
-    run = of_process(record(cell(engine=Engine.keras, keras=KerasSettings(), threads=3, seed=4), data=STAND_IN))
+def test_names_fit_the_table_settings_are_those_that_differ_and_a_stand_in_never_passes_for_the_set():
+    keras = {"engine": Engine.keras, "keras": KerasSettings()}
+    assert run_name(cell(**keras, repeat=3)) == "cnn train keras fp32 b128"
+    assert run_name(cell("a-b" * 20)) == "a-ba-ba-…b train fp32 b128"
+    run = of_process(record(cell(**keras, threads=3, seed=4), data=STAND_IN))
     assert not run.params.keys() & {"backend", "jit_compile", "steps_per_execution", "keras.tpu", "compile"}
     names = ("model", "engine", "asked_threads", "seed", "data")
     assert [run.params[name] for name in names] == ["cnn", "keras", "3", "4", "mnist (stand-in)"]
     assert "stand-in for mnist" in run.tags[NOTE].splitlines()[0]
-
-
-def test_names_fit_the_table():
-    assert run_name(cell()) == "cnn train fp32 b128"
-    assert run_name(cell(engine=Engine.keras, keras=KerasSettings(), repeat=3)) == "cnn train keras fp32 b128"
-    assert run_name(cell("a-b" * 20)) == "a-ba-ba-…b train fp32 b128"
 
 
 @pytest.mark.parametrize("status", sorted(UNEXPECTED))

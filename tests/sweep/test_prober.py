@@ -138,12 +138,9 @@ def test_a_probe_beside_other_load_is_repeated_once_on_the_quiet_machine(prober,
 CEILINGS = make_ceilings(flops_per_s={"fp32": 1e12, "bf16": 4e12}, memory_bytes_per_s=1e11, launch_s=1e-5, probed=[])
 
 
-def test_a_mixed_precision_has_the_higher_ceiling_of_its_two_formats():
-    words = (Precision.bf16_mixed, Precision.fp16_mixed, Precision.fp32, Precision.fp16)
-    assert [CEILINGS.ceiling_of(word) for word in words] == [4e12, 1e12, 1e12, None]
-
-
 def test_two_probes_join_to_the_better_of_both_and_a_disturbed_one_of_an_earlier_release_is_none():
+    words = (Precision.bf16_mixed, Precision.fp16_mixed, Precision.fp32, Precision.fp16)
+    assert [CEILINGS.ceiling_of(word) for word in words] == [4e12, 1e12, 1e12, None]  # of a mixed one, the higher one
     other = replace(CEILINGS, flops_per_s={"fp32": 2e12, "bf16": 3e12}, memory_bytes_per_s=5e10, launch_s=2e-5)
     assert CEILINGS.joined(other) == replace(CEILINGS, flops_per_s={"fp32": 2e12, "bf16": 4e12})
     values = asdict(CEILINGS)

@@ -55,7 +55,7 @@ def test_a_sweep_of_one_small_cell_leaves_no_secret_in_any_file(tmp_path, monkey
         monkeypatch.setenv(name, value)
     give_ceilings(project)
     assert main([*QUOTING, "tracking=mlflow", "out=runs/a"]) == 0
-    (measured,) = [record.read(path) for path in (project / "runs/a").glob("*-*.json")]
+    (measured,) = map(record.read, (project / "runs/a").glob("*-*.json"))
     assert measured.environment["variables"].items() >= {"OMP_PROC_BIND": "false"}.items()
     assert main(["report", "runs"]) == 0
     assert main(["merge", "runs/a", "--into", "all"]) == 0
