@@ -74,6 +74,7 @@ def test_what_is_wrong_on_the_command_line_is_named():
     told = "profile=full: chooses among the lines of a suite, but no suite is named: add -m suite=NAME."
     assert told_by(put, "profile=full").startswith(told)
     assert told_by(put, "batch_size=[1").startswith("batch_size=[1: ")
+    assert told_by(put, "model.args={x:1}") == "model.args={x:1}: should be model.args.NAME=VALUE for each argument"
 
 
 @pytest.mark.parametrize(

@@ -24,8 +24,8 @@ from accelbench.settings.params import Params
 # Settings of a whole sweep, which can't have several values.
 NOT_AXES = {"suite", "tracking", "profile", "out", "retry", "quiet_s", "verbose"}
 AXES = [name for name in NAMES if name not in NOT_AXES]
-ARGUMENTS = ("model.args.", "model.batch_args.", "data.args.")  # arguments of the user's own code
-OPTIONS = "executor.slurm.additional_parameters."  # followed by sbatch's name of an option
+# Arguments of the user's own code, and options of sbatch.
+ARGUMENTS = ("model.args.", "model.batch_args.", "data.args.", "executor.slurm.additional_parameters.")
 PATHS = ("out", "data.root")  # settings that are paths
 AXES_OF_PATHS = ("data.path", "model.weights", "python")  # settings that are paths, and may have several values
 NO_SUITE = "adhoc"
@@ -186,7 +186,7 @@ def quoted(text: str) -> str:
 
 def with_arguments_added(words: list[str]) -> list[str]:
     """Puts ++ before words that set arguments of networks or options of sbatch. Hydra needs ++ for new settings."""
-    return [f"++{word}" if word.startswith((*ARGUMENTS, OPTIONS)) else word for word in words]
+    return [f"++{word}" if word.startswith(ARGUMENTS) else word for word in words]
 
 
 def parse(word: str) -> Override:
@@ -213,9 +213,11 @@ def given_in(words: Iterable[str]) -> dict[str, str]:
         text = word.partition("=")[2]
         if not name:
             raise UserError(f"{word}: should be name=value")
-        is_free = name.startswith((*ARGUMENTS, OPTIONS))
+        is_free = name.startswith(ARGUMENTS)
         if is_hydras(word):
             raise UserError(f"{word}: only the command line of `accelbench run` accepts Hydra's own settings")
+        if f"{word.partition('=')[0]}." in ARGUMENTS:
+            raise UserError(f"{word}: should be {name}.NAME=VALUE for each argument")
         if name == "suite":
             value = text.strip(QUOTES)
         if not (override.is_delete() or is_free or word.startswith("+")):
