@@ -9,12 +9,14 @@ import subprocess
 import sys
 import threading
 import time
+from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from rich.console import Console
 
 from accelbench.cluster import controller
-from accelbench.cluster.controller import shares
+from accelbench.cluster.controller import Controller, name_of_jobs, shares
 from accelbench.cluster.job import ClusterEngine
 from accelbench.errors import UserError
 from accelbench.lock import hold
@@ -199,3 +201,16 @@ def test_without_its_extra_an_executor_is_refused(executor, monkeypatch):
     message = f"executor={executor}: {package} is not installed: pip install 'accelbench[{executor}]'"
     with pytest.raises(UserError, match=re.escape(message)):
         controller.engine_of(ExecutorConfig(name=executor))
+
+
+def test_a_record_that_was_removed_is_no_file(tmp_path):
+    (tmp_path / "a-b.json").symlink_to("gone")
+    of_sweep = Controller(ProcessEngine())
+    of_sweep.session = SimpleNamespace(folder=tmp_path)
+    assert of_sweep._files() == set()
+
+
+def test_squeue_can_select_the_name_of_the_jobs():
+    names = {name_of_jobs(Path(folder)) for folder in ("runs/a,b", "runs/a-b")}
+    assert len(names) == 2
+    assert all(name.startswith("accelbench-a-b-") for name in names)

@@ -9,7 +9,7 @@ from PIL import Image
 from accelbench.data import pictures as module
 from accelbench.data.arrays import load_encoded, load_split
 from accelbench.data.pictures import Picture, convert, decode, divide, find, unpack
-from accelbench.errors import DataError
+from accelbench.errors import DataError, RefusedError
 
 from .conftest import counts, encoded, write
 
@@ -161,6 +161,17 @@ def test_transparency_is_white_an_orientation_is_applied_and_broken_exif_is_pass
     content = encoded(photo(), "JPEG")
     broken = content[:2] + b"\xff\xe1\x00\x10Exif\x00\x00broken!!" + content[2:]
     assert np.array_equal(decode(broken + b"more" * 300, 32), decode(content, 32))
+
+
+@pytest.mark.parametrize(
+    ("names", "problem"), [(["a", "a/b"], "a/b: Not a directory"), (["x" * 300], "xxx: File name too long")]
+)
+def test_an_archive_whose_names_a_file_system_can_not_hold_is_refused(tmp_path, names, problem):
+    with zipfile.ZipFile(tmp_path / "a.zip", "w") as made:
+        for name in names:
+            made.writestr(name, "")
+    with pytest.raises(RefusedError, match=f"{problem}$"):
+        unpack(tmp_path / "a.zip", tmp_path / "unpacked")
 
 
 @pytest.mark.parametrize("is_damaged", [False, True])

@@ -14,7 +14,7 @@ import shutil
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import closing, nullcontext
+from contextlib import closing, nullcontext, suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -53,6 +53,11 @@ def shares(cells: Sequence[Cell], num: int) -> list[list[Cell]]:
     return parts
 
 
+def name_of_jobs(folder: Path) -> str:
+    """Returns the name of all jobs that measure a sweep into `folder`. Slurm would split a name with a comma."""
+    return f"accelbench-{folder.name.replace(',', '-')}-{digest(str(folder))[:8]}"
+
+
 class Controller:
     """Divides one sweep among the jobs of an engine."""
 
@@ -62,7 +67,7 @@ class Controller:
     def measure(self, session: Session, delivery: Delivery) -> list[Record]:
         """Measures the cells without a record. Returns all records, also those of earlier starts. Raises UserError."""
         self.session, self.ready, self.delivery = session, session.ready, delivery
-        self.job_name = f"accelbench-{session.folder.name}-{digest(str(session.folder))[:8]}"
+        self.job_name = name_of_jobs(session.folder)
         self.folder = session.folder / JOBS
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)  # reading submitit's pickles runs code
         self.round = self.folder / session.sweep_id
@@ -152,7 +157,12 @@ class Controller:
                 time.sleep(POLL_S)
 
     def _files(self) -> set[tuple[Path, int]]:
-        return {(path, path.stat().st_mtime_ns) for path in self.session.folder.glob(RECORDS)}
+        """Returns the path of each record, and when the record was written."""
+        files = set()
+        for path in self.session.folder.glob(RECORDS):
+            with suppress(FileNotFoundError):  # a job may remove a record
+                files.add((path, path.stat().st_mtime_ns))
+        return files
 
     def _done(self, retry: Retry) -> dict[str, Record]:
         """Returns cell id -> valid record, and writes a plan with these records."""

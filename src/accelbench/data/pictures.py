@@ -22,7 +22,7 @@ from PIL import Image, ImageOps, UnidentifiedImageError
 
 from accelbench.data.arrays import SPLITS, Obtained, array_path, label_type
 from accelbench.devices.cpu import usable_cores
-from accelbench.errors import DataError
+from accelbench.errors import DataError, RefusedError
 
 Image.preinit()  # here, so that processes forked from this one inherit it
 
@@ -81,7 +81,11 @@ def _rgb(image: Image.Image) -> Image.Image:
 
 
 def unpack(archive: Path, folder: Path) -> None:
-    """Unpacks a zip archive. Raises DataError: this is not a zip archive, it is damaged, or is a decompression bomb."""
+    """Unpacks a zip archive.
+
+    Raises DataError: this is not a zip archive, it is damaged, or is a decompression bomb. Raises RefusedError: the
+    file system refuses a file, for example because its name is too long or is also the name of a folder.
+    """
     try:
         with zipfile.ZipFile(archive) as opened:
             num_bytes = sum(member.file_size for member in opened.infolist())
@@ -90,6 +94,8 @@ def unpack(archive: Path, folder: Path) -> None:
             opened.extractall(folder)
     except DAMAGED as error:
         raise DataError(f"{archive}: not a readable zip archive ({error})") from error
+    except OSError as error:
+        raise RefusedError(error) from error
 
 
 @dataclass(frozen=True)
