@@ -19,7 +19,7 @@ from tests.sinks.stores import deliver
 def test_after_a_failure_the_rest_is_sent_at_the_end_of_the_sweep(monkeypatch, refused, num_sent):
     sent, numbers, store = [], iter(range(1, 99)), Mock()
 
-    def send(record):
+    def send(record, *, is_confirming):
         if (number := next(numbers)) in refused:
             raise RuntimeError(f"no room for number {number}\nand more")
         sent.append(record)

@@ -209,3 +209,7 @@ def test_the_processes_of_a_cell_are_below_its_run_which_further_ones_change(roo
     found = [client.search_runs([experiment.experiment_id], view.search(name)) for name in ("sweep-1", "sweep-2")]
     assert list(map(len, found)) == [2, 2]
     assert json.loads(experiment.tags[view.VIEW_TAG])["state"].count("sweep-2") == 1
+    with Delivery("mlflow", root, is_confirming=True) as delivery:  # as `compare --top` measures a pair of them again
+        delivery.add(record(number=2, sweep_id="sweep-3"))
+        delivery.finish(map(Process.of, delivery._waiting))
+    assert client.get_experiment(experiment.experiment_id).tags == experiment.tags

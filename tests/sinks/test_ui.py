@@ -42,7 +42,7 @@ def test_it_serves_the_newest_experiment_of_a_moved_project_until_ctrl_c(root, m
     port = closed_port()
     # A shell has what it starts in the background ignore Ctrl-C, and the tests pass that on.
     listening = {"preexec_fn": lambda: signal.signal(signal.SIGINT, signal.SIG_DFL)}
-    process = started(SERVE, root, port, stdout=subprocess.PIPE, **listening)
+    process = started(SERVE, root, port, stdout=subprocess.PIPE, stderr=subprocess.PIPE, **listening)
     try:
         url = process.stdout.readline().removeprefix("MLflow: ").strip()
         newest = client_of(root).get_experiment_by_name("accelbench/newer").experiment_id
@@ -70,7 +70,8 @@ def test_it_serves_the_newest_experiment_of_a_moved_project_until_ctrl_c(root, m
         assert f"MLflow: http://127.0.0.1:{port}/#/experiments/" in capsys.readouterr().out
     finally:
         os.kill(process.pid, signal.SIGINT)
-        process.communicate(timeout=60)
+        _, printed = process.communicate(timeout=60)
     assert process.returncode == 0
+    assert "Warning" not in printed
     with pytest.raises(ConnectionRefusedError):
         socket.create_connection(("127.0.0.1", port), timeout=2)

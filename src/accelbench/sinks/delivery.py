@@ -24,14 +24,16 @@ class Delivery:
     If a delivery fails, no error is raised: the records are on disk, and `accelbench sync` can deliver them later. If
     the store can't be opened, nothing is sent. If it fails later, nothing more is sent until `finish`.
 
-    `root` is the folder of MLflow's store. Raises UnknownChoiceError if `tracking` is none of `TRACKERS`.
+    `root` is the folder of MLflow's store. If `is_confirming`, the cells belong to another sweep, which MLflow keeps
+    showing. Raises UnknownChoiceError if `tracking` is none of `TRACKERS`.
     """
 
-    def __init__(self, tracking: str, root: Path) -> None:
+    def __init__(self, tracking: str, root: Path, *, is_confirming: bool = False) -> None:
         if tracking not in TRACKERS:
             raise UnknownChoiceError("tracking", tracking, TRACKERS)
         self._is_on = tracking == "mlflow"
         self._root = root
+        self._is_confirming = is_confirming
         self._store: Any = None
         self._waiting: list[Record] = []
         self.problem: str | None = None  # the last failure, in one line
@@ -58,7 +60,7 @@ class Delivery:
         """Delivers the kept records if the store is open. Do not call it while a cell is timed."""
         with self._noting_failure():
             while self._store and self._waiting:
-                self._store.deliver(self._waiting[0])
+                self._store.deliver(self._waiting[0], is_confirming=self._is_confirming)
                 del self._waiting[0]
 
     def finish(self, processes: Iterable[Process] = ()) -> None:
@@ -69,7 +71,7 @@ class Delivery:
             self.problem = None
             self.deliver()
         with self._noting_failure():
-            if self._store:
+            if self._store and not self._is_confirming:
                 self._store.relate(cells_of(processes))
 
     def loss(self) -> str:
@@ -107,10 +109,9 @@ def sync(root: Path, sweeps: Iterable[Sequence[Process]], *, has_all: bool = Fal
         for processes in sweeps:
             tracked = [process for process in processes if has_all or process.environment.get(TRACKING) != UNTRACKED]
             for suite, of_suite in grouped(tracked, lambda process: process.cell.suite).items():
-                known = delivered(suite) if ran(of_suite) else set()
                 missing = []
                 for process in ran(of_suite):
-                    if process.path and (process.name, start_ms(process)) not in known:
+                    if process.path and (process.name, start_ms(process)) not in delivered(suite):
                         missing.append(process.path)
                 for record in records.read_all(missing):
                     num_delivered += store.deliver(record)

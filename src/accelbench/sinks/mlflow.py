@@ -52,10 +52,14 @@ class Store:
             self._client: Any = MlflowClient(location.tracking_uri(root))
             self._client.search_experiments(max_results=1)  # fails if the server does not answer
 
-    def deliver(self, record: Record) -> bool:
-        """Makes a run for the record's process if there is none. Returns whether it made one. Other writers wait."""
+    def deliver(self, record: Record, *, is_confirming: bool = False) -> bool:
+        """Makes a run for the record's process if there is none. Returns whether it made one. Other writers wait.
+
+        Unless `is_confirming`, the suite's view then shows the record's sweep.
+        """
         with locked(self._root):
-            experiment_id = self._experiment(record.cell.suite, mlflow_fields.sweep_of([record]))
+            sweep = "" if is_confirming else mlflow_fields.sweep_of([record])
+            experiment_id = self._experiment(record.cell.suite, sweep)
             runs = self._finished(experiment_id, f"tags.{RECORD} = '{record.name}'")
             is_missing = all(run.info.start_time != mlflow_fields.start_ms(record) for run in runs)
             if is_missing:

@@ -80,6 +80,7 @@ def _server(root: Path, port: int) -> Iterator[subprocess.Popen[bytes]]:
     command += ["--cors-allowed-origins", f"http://{NAME}:*"]  # the default refuses its own pages
     # MLflow's job runner evaluates language models. It would start two more processes.
     environment = os.environ | {"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false", "MLFLOW_DISABLE_TELEMETRY": "true"}
+    environment["PYTHONWARNINGS"] = "ignore"  # of libraries that MLflow uses
     environment["MLFLOW_BACKEND_STORE_URI"] = tracking_uri(root)  # not a flag: all users of the machine can read flags
     environment["MLFLOW_LOGGING_LEVEL"] = "WARNING"
     # The server has a session of its own. Otherwise the terminal would send Ctrl-C to the server, too.

@@ -70,7 +70,8 @@ def run(
     session = Session.begin(cells, options, console, hosts, out=out)
     result = SweepResult(session.folder, sweep_id=session.sweep_id)
     show = show or partial(conclude, console=console)
-    with Delivery(options.tracking, session.place.store) as delivery:
+    is_confirming = session.folder.parent.name == CONFIRMED  # its cells belong to another sweep
+    with Delivery(options.tracking, session.place.store, is_confirming=is_confirming) as delivery:
         with nullcontext() if measure else session.alone():
             # This comes after the wait, since the plan may have changed in it.
             session.read_earlier(keeps=out is None)
@@ -90,8 +91,7 @@ def run(
         if result.records:
             show(result)
         with console.status("Delivering to the tracker ...") if console.is_terminal else nullcontext():
-            is_confirming = session.folder.parent.name == CONFIRMED  # its cells belong to another sweep
-            delivery.finish([] if is_confirming else map(Process.of, result.records))
+            delivery.finish(map(Process.of, result.records))
         if loss := delivery.loss():
             session.say(loss, "yellow")
     return result
