@@ -166,5 +166,5 @@ def test_several_jobs_are_listed_by_what_became_of_them(answered, maker) -> None
     assert "  can't tell: rnn train" in lines
     alone = answered([maker.ok(maker.cell(**each), 100) for each in ({"protocol": "steps", "steps": 3}, {})])
     text = "".join(line.plain for line in headline.of_jobs(alone, 80))
-    assert "one setting only: mlp steps" in text
+    assert "one setting only: mlp train steps" in text
     assert "mlp train: 100/s" in text

@@ -26,6 +26,8 @@ def answered(*records):
         (runs(FAST), runs(SLOW, **BF16), "seeds), 1.30 times as fast as PyTorch bf16_mixed b32 (1.23 to 1.37; sure)."),
         (runs(FAST), runs(FAST, **BF16), "32 (0.949 to 1.05; can't tell)."),
         (runs(FAST), runs(FAST, **BF16), "10 of 10 seeds), maybe not faster than "),
+        # the lower median, but most pairs of runs contradict it
+        (runs([10.0] * 11 + [30.0] * 9), runs([5.0, 10.1] * 10, **BF16), "in most pairs of runs not faster than "),
         (runs([12.0] * 6), runs([12.0] * 6, **BF16), "(1.00 to 1.00; same)."),
         (runs(FAST[:5]), runs(SLOW[:5], **BF16), "fp32 b32: 11.9 s (5 of 5 seeds), 1.30 times as fast as"),
         (runs(FAST[:5]), runs(SLOW[:5], **BF16), "; likely: fewer than 6 seeds)."),

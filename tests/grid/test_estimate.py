@@ -50,7 +50,7 @@ def test_without_a_record_a_cell_takes_its_windows_and_epochs_and_steps_are_unkn
     for other in (replace(STEPS, threads=1), make_cell(protocol=Protocol.fit, mode=Mode.train)):
         assert evidence.length(other) == Length(0.0, 1)
     assert seconds(evidence, make_cell(timeout_s=0.5)) == 0.5
-    assert str(Length(40.0) + Length(0.0, 3)) == "about 40 s and 3 cells of unknown length"
+    assert str(Length(40.0) + Length(0.0, 3)) == "about 40 s and 3 of unknown length"
     # The first cell of a host waits for its start.
     assert lengths([STEPS, replace(STEPS, seed=1)], evidence) == [Length(30.0 + START_S), Length(30.0)]
     assert lengths([STEPS], evidence, started=[replace(STEPS, batch_size=8)]) == [Length(30.0)]

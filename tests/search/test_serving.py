@@ -90,6 +90,11 @@ def test_the_budget_ends_it_and_the_same_command_goes_on(searched):
     assert first.items() <= written().items()
 
 
+def test_a_budget_without_time_for_a_probe_is_the_reason(searched):
+    text = searched(settings(8), budget_s=12.0, status=1)
+    assert text.endswith("No rate is surely within the limit. A longer --budget may find one.\n")
+
+
 @pytest.mark.parametrize(
     ("fault", "reason"),
     [

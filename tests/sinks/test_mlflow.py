@@ -10,6 +10,7 @@ from contextlib import closing
 
 import pytest
 
+from accelbench.answers.cells import Process
 from accelbench.cli import main
 from accelbench.errors import UserError
 from accelbench.report.read import read_all
@@ -18,7 +19,7 @@ from accelbench.schema import serialize
 from accelbench.schema.cell import Precision, Protocol, Status
 from accelbench.sinks import mlflow
 from accelbench.sinks import mlflow_fields as view
-from accelbench.sinks.delivery import sync
+from accelbench.sinks.delivery import Delivery, sync
 from accelbench.sinks.mlflow_fields import NOTE
 from accelbench.sinks.ui import serve
 from fakes import write_sweep

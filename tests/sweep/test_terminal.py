@@ -123,7 +123,7 @@ def test_what_a_cell_served_is_whole_when_a_target_was_reached_and_why_a_cell_is
     for words in ("mlp", "server 50rps", "49.5 requests/s", "p99 40.2 ms", "sure pass: p99 at most 50 ms"):
         assert words in text
     line = lines_of([make_trained(12.0), make_trained(11.0, seed=1)])[-1]
-    assert line == "  fp32 b32 s1  ok  reached in 11.0 s, 5.00 epochs !"
+    assert line == "  fp32 b32 s1  ok  reached in validation after 11.0 s, 5.00 epochs !"
     (line,) = lines_of([make_record(status=Status.invalid)], reason="for [a] reason")
     assert line == "  mlp infer pytorch cpu fp32 b32  invalid  for [a] reason"
 
@@ -221,7 +221,8 @@ def test_requests_have_their_latencies_and_the_verdict_and_a_training_when_it_re
         "3 took longer",
     ]
     assert lines(make_served(Protocol.offline))[1].startswith("49.5 requests/s   3,200 samples/s   3,200 ├")
-    for seconds, told in ((12.0, "target reached in 12.0 s, 5.00 epochs"), (None, "target not reached in 41.5 s")):
+    reached = "target reached in validation after 12.0 s, 5.00 epochs"
+    for seconds, told in ((12.0, reached), (None, "target not reached in validation after 41.5 s")):
         record = make_trained(seconds, compile_s=0.5)
         tested = Evaluation(num_samples=500, seconds=0.1, loss=0.5, accuracy=0.838)
         record = replace(record, measurement=replace(record.measurement, evaluation=tested))

@@ -278,13 +278,13 @@ def _place(cell: MeasuredCell, plain: Callable[[Cell], Cell]) -> dict[str, str]:
 
 
 def _names(made: Sequence[Job]) -> list[str]:
-    """Returns names such as `mlp train` and `cnn fit`. If two names are equal, details such as the data are added."""
+    """Returns names such as `mlp train` and `cnn train fit`. Adds details such as the data to equal names."""
     names = []
     details = []
     for job in made:
         cell = job.fastest.cell
-        how = cell.mode if cell.protocol == Protocol.window else cell.protocol
-        names.append(f"{model_text(job.fastest)} {how}")
+        how = "" if cell.protocol == Protocol.window else f" {cell.protocol}"
+        names.append(f"{model_text(job.fastest)} {cell.mode}{how}")
         fed = feeding_text(job.fastest).removesuffix(cell.protocol).strip()
         details.append((fed, job.where, cell.data.name, job.data, f"#{len(names)}"))
     for of_all in zip(*details, strict=True):

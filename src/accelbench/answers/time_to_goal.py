@@ -114,7 +114,8 @@ class Lead(NamedTuple):
         ratio, low, high = self.ratio.ratio, self.ratio.low, self.ratio.high
         than = f"faster than {self.second.name}"
         if self.word == Word.cant_tell:
-            than = f"maybe not {than}"
+            is_slower = high is not None and high < 1  # although its median is lower
+            than = f"{'in most pairs of runs' if is_slower else 'maybe'} not {than}"
         elif ratio is not None:
             than = f"{significant(ratio)} times as fast as {self.second.name}"
         how = f"{self.word}: {self.why}" if self.why else self.word.value

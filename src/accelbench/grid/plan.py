@@ -21,7 +21,7 @@ from accelbench.errors import RefusedError, UserError
 from accelbench.grid.fingerprint import fingerprint, git_state, identity, of_cell, own_files
 from accelbench.grid.own_code import check_own_code, source_digest
 from accelbench.grid.support import why_not, why_unfit
-from accelbench.presentation import counted, duration
+from accelbench.presentation import duration
 from accelbench.project import MANIFEST, RECORD_FOLDERS, Workplace
 from accelbench.schema.cell import MODULE, RANDOM, SERVING, Cell, Device, Engine, Protocol
 from accelbench.schema.measurement import Data
@@ -231,12 +231,12 @@ class Length:
         return Length(self.seconds + other.seconds, self.num_unknown + other.num_unknown)
 
     def __str__(self) -> str:
-        """Returns the duration as text, such as `about 52 s`, or `about 40 s and 3 cells of unknown length`."""
+        """Returns the duration as text, such as `about 52 s`, or `about 40 s and 3 of unknown length`."""
         parts = []
         if self.seconds:
             parts.append(f"about {duration(max(1.0, self.seconds))}")
         if self.num_unknown:
-            parts.append(f"{counted(self.num_unknown, 'cell')} of unknown length")
+            parts.append(f"{self.num_unknown} of unknown length")
         return " and ".join(parts) or "0 s"
 
 

@@ -493,16 +493,19 @@ def served_text(row: Row) -> str:
     cell neither served requests nor trained to a target, the text is empty.
     """
     if row["target_reached"]:
-        return f"target reached in {significant(row['target_s'])} s, {significant(row['target_epochs'])} epochs"
+        took = f"{significant(row['target_s'])} s, {significant(row['target_epochs'])} epochs"
+        return f"target reached in validation after {took}"
     if row["target_reached"] is not None:
-        return f"target not reached in {significant(row['target_budget_s'])} s"
+        return f"target not reached in validation after {significant(row['target_budget_s'])} s"
     words = []
     if row["requests_per_s"] is not None:
         words.append(f"{significant(row['requests_per_s'])} requests/s")
     if row["request_p99_ms"] is not None:
         words.append(f"p99 {significant(row['request_p99_ms'])} ms")
     if row["verdict"]:
-        percent = significant(round(100 * (row["miss_share"] or 0.0), 3), 2)
-        why = f" ({percent} % of requests missed it)" if row["verdict"] == Verdict.unknown else ""
-        words.append(f"{row['verdict']}: {limit_text(row)}{why}")
+        words.append(f"{row['verdict']}: {limit_text(row)}")
+    if row["verdict"] == Verdict.unknown:
+        shares = [row[f"miss_share{bound}"] or 0.0 for bound in ("", "_low", "_high")]
+        share, low, high = (significant(round(100 * share, 3), 2) for share in shares)
+        words.append(f"{share} % of requests missed it ({low} to {high} % may)")
     return ", ".join(words)

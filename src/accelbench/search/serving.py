@@ -149,7 +149,7 @@ class _Search(BaseSearch):
     """A search: its settings, and the records of their processes."""
 
     overhead_s = OVERHEAD_S
-    is_done = False  # whether the best setting's rate is known
+    is_done = False  # whether more time would not help
 
     def race(self) -> None:
         self.candidates: list[Candidate] = []  # the settings that may be probed
@@ -159,16 +159,17 @@ class _Search(BaseSearch):
                 self.candidates.append(candidate)
                 for record in self._earlier(item).values():
                     self._add(candidate, record)
-        self.is_done = not self.candidates
         while left := [candidate for candidate in self.candidates if candidate.num_invalid < MAX_INVALID]:
             best = max(left, key=lambda candidate: candidate.rate)
             ask = best.next(self.ends_s - self.now() - self.overhead_s)
-            self.is_done = best.is_close
-            if self.is_done or ask is None:
+            if best.is_close:
+                break
+            if ask is None:
                 return
             rate, seconds = ask
             server = replace(best.item.cell.server, rate=rate, duration_s=seconds)
             self._add(best, self._measure(self._process(best.item, repeat=best.tried.count(rate), server=server)))
+        self.is_done = True
 
     def _add(self, candidate: Candidate, record: Record) -> None:
         server = record.cell.server
@@ -264,7 +265,8 @@ class _Search(BaseSearch):
             say(console, f"To go on: run the same command with out={folder}; it has a new budget")
         if any(capacity.low for capacity in ours):
             return 0
-        say(console, "No rate is surely within the limit. The lines above have the reasons.")
+        why = "The lines above have the reasons." if self.is_done else "A longer --budget may find one."
+        say(console, f"No rate is surely within the limit. {why}")
         return 1
 
 

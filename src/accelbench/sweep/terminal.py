@@ -257,6 +257,8 @@ def show_answer(planned: Sequence[Process], folder: str, console: Console) -> No
         return
     for training in trained[:MAX_WORKLOADS]:
         say(console, f"\n{training.sentence}")
+        for text in warnings_of(training.settings[0].cell.row):
+            say(console, f"Doubt about {training.settings[0].name}: {text}", "yellow")
     show_answers(of_works, console)
     for tip in tips(cells):
         say(console, tip, "dim")
