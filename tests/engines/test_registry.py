@@ -66,6 +66,18 @@ def test_a_spec_imports_no_framework():
     assert frameworks == "[]"
 
 
+IMPORTS = """
+import importlib, sys, threading
+for name in sys.argv[1:]:
+    importlib.import_module(name)
+print(sys.modules["openvino"].__name__, sys.modules["openvino_telemetry"], threading.active_count())
+"""
+
+
+def test_a_host_imports_openvino_without_its_telemetry_and_its_thread():
+    assert printed(IMPORTS, *host_spec(make_cell(engine=Engine.openvino)).preload) == ["openvino None 1"]
+
+
 # Like the Python of another environment, which has torch but not Lightning.
 RUNS = """
 import importlib, sys

@@ -20,8 +20,8 @@ SUPERVISOR = "accelbench.isolation.supervisor"
 LIGHT_IMPORT = "accelbench.engines.lightning.light_import"
 NOTE_MALLOC = "accelbench.engines.note_malloc"
 OF_OPTIMIZERS = "torch._dynamo"  # otherwise, torch imports it at an optimiser's first step, which takes a second
-# Packages whose imports take seconds, and start no threads. A host imports them once, if its cells need them.
-SLOW = ("openvino", "pytorch_lightning", "timm", "torchvision", "transformers")
+# Packages whose imports take seconds. A host imports them once, if its cells need them.
+SLOW = ("pytorch_lightning", "timm", "torchvision", "transformers")
 # Settings that affect only the measurement, not the exported network.
 OF_MEASUREMENT = ("repeat", "epochs", "warmup", "steps", "window", "server", "breakdown_s", "budget_s")
 # Variables that override an engine's precision, threads or backend. They are removed from the process of a cell.
@@ -84,7 +84,10 @@ def host_spec(cell: Cell) -> HostSpec:
         preload = _with_torch(cell, engine)
         environment |= _for_torch(cell)
     if is_exported:
+        # the compiler's module first: it disables OpenVINO's telemetry, which would start a thread
         preload = (*preload, f"accelbench.engines.exported.{cell.engine}")
+        if cell.engine == Engine.openvino:
+            preload = (*preload, "openvino")
         # The key has `threads` and the instances that divide them: AOTInductor's code has a fixed number of threads.
         exported_as = f"{cell.key_without(OF_MEASUREMENT)} {cell.num_instances}"
     return HostSpec(engine, preload, environment, exported_as, cell.python)
@@ -109,7 +112,7 @@ def _with_torch(cell: Cell, engine: str) -> tuple[str, ...]:
     for path in cell.own_code.values():
         with suppress(OSError):
             text += Path(path.rpartition(".")[0].replace(".", "/") + ".py").read_text(errors="replace")
-    preload += [name for name in SLOW if name in text or name in (cell.model.library, cell.engine)]
+    preload += [name for name in SLOW if name in text or name == cell.model.library]
     if cell.device == Device.xla_cpu:
         # Importing torch_xla replaces parts of torch.nn. No cell of this host uses plain torch, so torch_xla may be
         # preloaded.
