@@ -1,14 +1,16 @@
 """Plain networks in Lightning's loop, compared with the same cells of engine=pytorch."""
 
+import importlib.util
 from dataclasses import replace
 
 import pytest
 
 from accelbench.engines.lightning import engine
 from accelbench.engines.pytorch import engine as pytorch
+from accelbench.engines.registry import LIGHT_IMPORT, host_spec
 from accelbench.schema.cell import Device, Engine, Mode, Phase, Precision, Protocol
 from engines import cells
-from engines.cells import RANDOM, TWO_STEPS, cell_to_goal, own_cell, ran
+from engines.cells import RANDOM, TWO_STEPS, cell_to_goal, own_cell, printed, ran
 from engines.lightning.test_user_modules import pytestmark  # noqa: F401
 from fakes import make_cell, needs
 from marks import slow
@@ -93,3 +95,43 @@ def test_two_devices_train_as_one(hosts, digits):
 def test_xla_runs_what_was_asked(hosts, digits):
     asked = cell(device=Device.xla_cpu, data=RANDOM, protocol=Protocol.window, timeout_s=240)
     assert ran(hosts, asked, digits).warnings == []
+
+
+# What the host of cells imports, in processes of their own.
+
+CODE = f"""
+import sys, {LIGHT_IMPORT}, accelbench.engines.lightning.engine
+print([name for name in ('torchvision', 'transformers', 'scipy.signal') if name in sys.modules])
+import numpy  # user code may use the names that torchmetrics' `__init__` adds
+assert numpy.Inf == numpy.inf
+import torchmetrics, torchvision.models, transformers, scipy.signal
+from pytorch_lightning.trainer.connectors.logger_connector import result
+from torchmetrics import Accuracy
+from torchmetrics.text import Perplexity
+assert issubclass(Accuracy, result.Metric) and issubclass(Perplexity, torchmetrics.Metric)
+assert torchmetrics.functional.accuracy and torchmetrics.__version__
+"""
+
+
+PRINTS = """
+import importlib, sys
+
+for name in sys.argv[1:]:
+    importlib.import_module(name)
+from accelbench.devices import allocators
+if not allocators._noted:
+    allocators.note_thresholds()
+print(allocators._noted)
+"""
+
+
+def test_a_cell_of_lightning_begins_with_the_malloc_thresholds_of_a_script_that_imports_lightning():
+    of_script = printed(PRINTS, "torch", "pytorch_lightning")
+    assert printed(PRINTS, *host_spec(make_cell(engine=Engine.lightning)).preload) == of_script
+
+
+@pytest.mark.slow
+def test_lightning_is_imported_without_it_and_code_that_needs_it_works():
+    if missing := [name for name in ("transformers", "scipy") if importlib.util.find_spec(name) is None]:
+        pytest.skip(f"not installed: {missing}")  # the wheel does not depend on it
+    assert printed(CODE, PYTHONWARNINGS="ignore") == ["[]"]

@@ -14,7 +14,7 @@ from accelbench.data.arrays import load_split
 from accelbench.data.order import Order
 from accelbench.devices.cpu import usable_cores
 from accelbench.devices.registry import look
-from accelbench.engines.pytorch import engine, module, options, zoo
+from accelbench.engines.pytorch import engine, module, options, probe, zoo
 from accelbench.engines.pytorch.feed import ArrayFeed
 from accelbench.engines.pytorch.module import ImageTask
 from accelbench.engines.pytorch.precision import DTYPES, MIXED, step_context
@@ -22,6 +22,7 @@ from accelbench.errors import UnsupportedError
 from accelbench.grid.support import why_not
 from accelbench.judging.verdict import judge
 from accelbench.measuring.clock import NUM_INFER_EPOCHS
+from accelbench.schema.ceilings import TRUE_PRECISIONS
 from accelbench.schema.cell import NOT_QUANTIZED, Device, Mode, ModelSpec, Options, Precision, Protocol, Server
 from accelbench.schema.measurement import Measurement
 from accelbench.schema.serialize import load, plain
@@ -251,3 +252,33 @@ def test_a_compiled_network_gives_the_plain_ones_output_and_its_compilation_is_t
     assert max(measurement.warmup_s[1:]) < measurement.compile_s
     assert measurement.output_error < 1e-5
     assert measurement.num_params == engine.run(make_cell(model=MLP), digits).num_params
+
+
+# The device's peak speeds.
+
+
+FLOATS = [torch.float32, torch.bfloat16, torch.float16, torch.float64]
+
+
+@pytest.mark.usefixtures("state_as_before")
+@pytest.mark.parametrize(("dtype", "num"), [*((dtype, 3) for dtype in FLOATS), (torch.int8, 1)])
+def test_kernels_run_in_every_true_precision_of_a_cpu(dtype, num):
+    device = torch.device("cpu")
+    results = []
+    for kernel, sizes in probe.kernels(dtype, device):
+        if kernel is not probe._onednn_linear or dtype == torch.float32:  # the release may lack it in this format
+            results.append(kernel(*(probe._drawn(shape, dtype, device) for shape in sizes[0]))())
+    assert len(results) >= num
+    if dtype != torch.int8:
+        assert all(torch.isfinite(result.to_dense()).all() for result in results)
+
+
+@pytest.mark.gpu
+def test_a_gpus_ceilings():
+    ceilings = probe.run(Device.gpu)
+    assert ceilings.device == "gpu"
+    assert ceilings.device_name == torch.cuda.get_device_name()
+    assert {"fp32", "fp16", "fp64"} <= set(ceilings.flops_per_s) <= set(TRUE_PRECISIONS)
+    assert ceilings.flops_per_s["fp16"] > ceilings.flops_per_s["fp32"]
+    assert ceilings.memory_bytes_per_s > 1e9
+    assert 1e-7 < ceilings.launch_s < 1e-4
