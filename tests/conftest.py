@@ -120,7 +120,7 @@ def empty_store(tmp_path_factory) -> Path:
 @pytest.fixture(scope="session")
 def browser(tmp_path_factory):
     """Chromium without a window, which keeps what the page logs and where downloads go, in `downloads`."""
-    from browsing import chromium  # imported here: `make gpu-check` runs tests where selenium is not installed
+    from browsing import chromium  # `make gpu-check` runs tests where selenium is not installed
 
     if (opened := chromium("disable-quic", "disable-background-networking", logs=True)) is None:
         pytest.skip("needs chromium and chromedriver on the PATH")

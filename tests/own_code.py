@@ -153,8 +153,7 @@ class Compiles(nn.Linear):
 
     def __init__(self):
         super().__init__(32, 4)
-        self.calls = 0
-        self.compiled = torch.compile(torch.relu, backend="eager", dynamic=False)
+        self.calls, self.compiled = 0, torch.compile(torch.relu, backend="eager", dynamic=False)
 
     def forward(self, left, right):
         self.calls += 1
@@ -173,17 +172,16 @@ class Branches(nn.Linear):
 
 
 def ragged_tokens(batch_size):
-    length = int(torch.randint(2, 9, ()))
-    return {"ids": torch.randint(100, (batch_size, length)), "mask": torch.zeros(batch_size, length, dtype=torch.bool)}
+    batch = tokens(batch_size, int(torch.randint(2, 9, ())))
+    return {"ids": batch["ids"], "mask": batch["mask"]}
 
 
 def padded(batches):
     """One batch of several, whose ids are as long as the longest; the mask says where there are none."""
-    longest = max(each["ids"].shape[1] for each in batches)
 
     def joined(name, value):
-        rows = [functional.pad(each[name], (0, longest - each[name].shape[1]), value=value) for each in batches]
-        return torch.cat(rows)
+        rows = [row for each in batches for row in each[name]]
+        return nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=value)
 
     return {"ids": joined("ids", 0), "mask": joined("mask", True)}
 

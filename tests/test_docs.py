@@ -64,19 +64,16 @@ def measured(tmp_path_factory):
     """A project with records of the faulty engine and a user's network, under the names that the pages use."""
     root = make_project(tmp_path_factory.mktemp("measured"))
     for name in ("random", "cats_vs_dogs"):  # planning reads only the manifest, not the pictures
-        folder = root / "data" / name
-        folder.mkdir()
+        (folder := root / "data" / name).mkdir()
         describe(find("random").obtain(name, "auto", root, folder, {}), name, folder)
-    (root / "my_package").mkdir()
-    (root / "my_package/__init__.py").write_text("from my_package.nets import *\n")
-    for folder in (root, root / "my_package"):
-        network = "\n".join(blocks(page, "python")[0] for page in ("your-own-network.md", "serving.md"))
-        (folder / "nets.py").write_text(f"{network}\n\nclass MyNet(nn.Module):\n    pass\n")
+    for folder in ("my_package", "pictures", "mine"):
+        (root / folder).mkdir()
+    network = "\n".join(blocks(page, "python")[0] for page in ("your-own-network.md", "serving.md"))
+    for name in ("nets", "my_package/nets", "my_package/__init__"):
+        (root / f"{name}.py").write_text(f"{network}\n\nclass MyNet(nn.Module):\n    pass\n")
     (root / "conf/model/tokens.yaml").write_text(blocks("your-own-network.md", "yaml")[0])
     make_environment(root.parent / "new/.venv", timm="99.0")
     (root / ".venv").symlink_to(sys.prefix)
-    (root / "pictures").mkdir()
-    (root / "mine").mkdir()
     for name in ("my_weights.safetensors", "my_images.npz"):  # planning reads neither
         (root / name).touch()
     give_ceilings(root)
@@ -117,9 +114,7 @@ def test_every_command_of_the_pages_runs(command, measured, monkeypatch, capsys)
         for tried in harmless(words):
             assert main(tried) in ((0, 1, 2) if tried[0] == "compare" else (0,)), capsys.readouterr().err
     else:  # other tests run these, or they change the machine
-        assert program in ("source", "sed", ".venv/bin/uv", "PYTHONPATH=src", "mkdir", "git", "head", "pip"), (
-            f"this test does not know how to try {program}"
-        )
+        assert program in ("source", "sed", ".venv/bin/uv", "PYTHONPATH=src", "mkdir", "git", "head", "pip")
 
 
 def harmless(words):

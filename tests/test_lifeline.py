@@ -21,7 +21,6 @@ with lifeline.scratch_folder() as folder:
     user = subprocess.Popen(["sleep", "20"], env=env, start_new_session=True, stdout=subprocess.DEVNULL)
     while not open(f"/proc/{user.pid}/environ").read():  # empty for a moment after the process was started
         pass
-    (folder / "pipe").mkdir()
     (folder / "link").symlink_to(sys.argv[1])
     print(folder, user.pid, flush=True)
     time.sleep(600)

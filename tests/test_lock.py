@@ -51,14 +51,14 @@ def test_a_second_holder_is_told_who_has_it_and_one_that_waits_gets_it_when_its_
 
 
 @pytest.mark.parametrize("make", [lambda path: path.symlink_to(path.parent / "target"), Path.mkdir, os.mkfifo])
-@pytest.mark.parametrize("target", [None, "another's"])
-def test_what_is_no_file_is_not_locked_and_what_it_points_to_stays(path, make, target):
-    if target is not None:
-        (path.parent / "target").write_text(target)
+@pytest.mark.parametrize("files", [{}, {"target": "another's"}])
+def test_what_is_no_file_is_not_locked_and_what_it_points_to_stays(path, make, files):
+    for name, text in files.items():
+        (path.parent / name).write_text(text)
     make(path)
     with pytest.raises(UserError, match=r"a.lock: not a file"), lock.hold(path, "a test"):
         pytest.fail("held")
-    assert [each.read_text() for each in path.parent.glob("target")] == [target] * (target is not None)
+    assert {each.name: each.read_text() for each in path.parent.glob("target")} == files
 
 
 is_root = pytest.mark.skipif(ME != 0, reason="only root may become another user")
