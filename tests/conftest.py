@@ -1,7 +1,4 @@
-"""What all tests share: a lock, a browser; and a guard, since TensorFlow and PyTorch never share a process.
-
-Each brings a copy of what the other one needs.
-"""
+"""What all tests share: a lock, a browser; and a guard, since TensorFlow and PyTorch never share a process."""
 
 import gc
 import importlib
@@ -30,9 +27,7 @@ from accelbench.schema import json_schema, record  # noqa: E402
 from accelbench.schema.cell import Engine, Status  # noqa: E402
 
 BOTH = {"torch", "tensorflow"}
-REASON = (
-    "torch and tensorflow are in one process: tests/engines/keras runs beside none that imports torch, see Makefile"
-)
+REASON = "torch and tensorflow are in one process: tests/engines/keras runs beside no test of torch, see Makefile"
 KERAS = Path(__file__).parent / "engines" / "keras"
 
 
@@ -68,10 +63,9 @@ def _one_framework():
 
 @pytest.fixture(scope="session", autouse=True)
 def _elsewhere(tmp_path_factory):
-    """Tests depend on nothing that a checkout holds, such as results/ or dvc.lock: the current folder is an empty one.
+    """The current folder is an empty one, and no variable names a repository, as in a hook of git, or a display.
 
-    No variable names a repository, as in a hook of git, nor a project, a store or a display. Tests wait for no
-    measurement on this machine, none of another test run, and for no quiet machine.
+    Tests wait for no measurement on this machine, none of another test run, and for no quiet machine.
     """
     with pytest.MonkeyPatch.context() as patched:
         patched.chdir(tmp_path_factory.mktemp("elsewhere"))
