@@ -103,16 +103,6 @@ class Manual(Lit):
         return [torch.optim.SGD(half, lr=0.1) for half in halves]
 
 
-class Waits(Lit):
-    def configure_callbacks(self):
-        return [EarlyStopping("val_loss")]
-
-    def configure_optimizers(self):
-        optimizer = torch.optim.SGD(self.parameters(), lr=0.1)
-        schedule = torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer)
-        return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "monitor": "val_loss"}}
-
-
 class OwnLoader(Lit):
     def __init__(self, batch_size):
         super().__init__()
@@ -163,6 +153,12 @@ def sets_precision(self, *args):
     torch.set_float32_matmul_precision("medium")
 
 
+def waiting(self):
+    optimizer = torch.optim.SGD(self.parameters(), lr=0.1)
+    schedule = torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer)
+    return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "monitor": "val_loss"}}
+
+
 def several(self):
     return dict.fromkeys("ab", Data.train_dataloader(self))
 
@@ -179,6 +175,7 @@ Several = made(Data, train_dataloader=several)
 Encoded = made(Data, predict_dataloader=encoded)
 # Sets how many batches are accumulated, as a callback of Lightning does.
 Schedules = made(Lit, configure_callbacks=lambda self: pl.callbacks.GradientAccumulationScheduler({0: 2}))
+Waits = made(Lit, configure_callbacks=lambda self: [EarlyStopping("val_loss")], configure_optimizers=waiting)
 Stops = made(Lit, on_train_batch_end=stop)
 Sets = made(Lit, on_fit_start=sets_precision)  # where Lightning's users do
 SetsLater = made(Lit, on_train_batch_start=lambda self, batch, index: sets_precision(self) if index == 2 else None)

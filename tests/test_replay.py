@@ -93,9 +93,7 @@ def test_what_is_not_measured_says_why(shared, project, changes, num, budget_s, 
 def test_what_is_no_bundle_or_a_wrong_one_is_refused(project, capsys):  # noqa: F811
     bundled(project, {8: 800})
     changed(project / "theirs.zip", lambda files: files.update({"cells.csv": b""}), fix=True)
-    no_claims = (
-        "has no comparison that is sure, likely or the same. Run `accelbench compare --top FOLDER` with"
-    )
+    no_claims = "has no comparison that is sure, likely or the same. Run `accelbench compare --top FOLDER` with"
     for name, problem in {"none.zip": "No such file", "other.zip": "not replayed", "theirs.zip": no_claims}.items():
         assert main(["replay", name]) == 2
         assert problem in capsys.readouterr().err

@@ -36,9 +36,7 @@ def test_the_default_is_results_in_a_project_and_else_the_newest_run_with_an_ok_
 
     place, outside = Workplace.of_project(here), Workplace.outside(here)
     for each in (place, outside):
-        with pytest.raises(
-            UserError, match="below runs/. To measure a cell, type `accelbench model=cnn`, or"
-        ):
+        with pytest.raises(UserError, match="below runs/. To measure a cell, type `accelbench model=cnn`, or"):
             chosen(each)
     old = sweep(here, "old", 1000)
     assert chosen(place) == ("runs/old", "Records: runs/old, the newest in runs/ with an ok cell")
