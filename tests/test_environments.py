@@ -7,12 +7,11 @@ import pytest
 from packaging.requirements import Requirement
 
 ROOT = Path(__file__).resolve().parents[1]
-CLUSTER = ROOT / "environments" / "cluster.in"  # the whole project, with more packages
-MODELS = ROOT / "environments" / "models.in"  # packages whose networks are measured
-ENVIRONMENTS = sorted({*(ROOT / "environments").glob("*.in")} - {CLUSTER, MODELS})  # of another framework
+ALL = sorted((ROOT / "environments").glob("*.in"))
+# Of another framework; the others are the whole project with more packages, and packages whose networks are measured.
+ENVIRONMENTS = [path for path in ALL if path.stem not in ("cluster", "models")]
 # The packages that compute. Each environment exists to have another set of them.
-COMPUTING = {"keras", "pytorch-lightning", "safetensors", "tensorflow", "timm"}
-COMPUTING |= {"torch", "torch_xla", "torchvision"}
+COMPUTING = {"keras", "pytorch-lightning", "safetensors", "tensorflow", "timm", "torch", "torch_xla", "torchvision"}
 
 
 def ranges(requirements):
@@ -21,8 +20,7 @@ def ranges(requirements):
     return {name: line for name, line in found.items() if name not in COMPUTING}
 
 
-LOCKS = [ROOT / "requirements.lock", ROOT / "docs/site.lock"]
-LOCKS += [path.with_suffix(".lock") for path in [*ENVIRONMENTS, CLUSTER, MODELS]]
+LOCKS = [ROOT / "requirements.lock", ROOT / "docs/site.lock", *(path.with_suffix(".lock") for path in ALL)]
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 
 
