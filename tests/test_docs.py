@@ -69,7 +69,8 @@ def measured(tmp_path_factory):
     for folder in ("my_package", "pictures", "mine"):
         (root / folder).mkdir()
     network = "\n".join(blocks(page, "python")[0] for page in ("your-own-network.md", "serving.md"))
-    for name in ("nets", "my_package/nets", "my_package/__init__"):
+    (root / "my_package/__init__.py").write_text("from my_package.nets import *\n")
+    for name in ("nets", "my_package/nets"):
         (root / f"{name}.py").write_text(f"{network}\n\nclass MyNet(nn.Module):\n    pass\n")
     (root / "conf/model/tokens.yaml").write_text(blocks("your-own-network.md", "yaml")[0])
     make_environment(root.parent / "new/.venv", timm="99.0")
