@@ -8,8 +8,6 @@ from selenium import webdriver
 from selenium.webdriver.remote.webdriver import WebDriver
 from selenium.webdriver.support.wait import WebDriverWait
 
-NOTHING_MORE = ("disable-gpu", "disable-software-rasterizer", "disable-extensions")  # than a page needs
-
 
 def chromium(*flags: str, logs: bool = False) -> webdriver.Chrome | None:
     """Chromium without a window, which may keep what pages log and ask for; None if it is not on the PATH."""
@@ -18,7 +16,8 @@ def chromium(*flags: str, logs: bool = False) -> webdriver.Chrome | None:
         return None
     options = webdriver.ChromeOptions()
     options.binary_location = binary
-    for flag in ("headless=new", "no-sandbox", *NOTHING_MORE, *flags):
+    needless = ("disable-gpu", "disable-software-rasterizer", "disable-extensions")
+    for flag in ("headless=new", "no-sandbox", *needless, *flags):
         options.add_argument(f"--{flag}")
     if logs:
         options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
