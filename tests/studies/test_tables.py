@@ -69,8 +69,10 @@ def test_the_studies_claims_devices_frames_and_batches_stand_beside_what_was_mea
 def test_the_best_batch_stands_beside_the_studys(scaled):
     rows = texts(batches.table(scaled))
     assert {(row["whose"], row["device"]): tuple(row.values())[4:7] for row in rows} == {
-        **{("ours", "cpu"): ("16", "300", "1.03"), ("ours", "gpu"): ("16", "1,500", "1.03")},
-        **{("published", "cpu"): ("8", "218", "1.00"), ("published", "gpu"): ("16", "1,420", "1.32")},
+        ("ours", "cpu"): ("16", "300", "1.03"),
+        ("ours", "gpu"): ("16", "1,500", "1.03"),
+        ("published", "cpu"): ("8", "218", "1.00"),
+        ("published", "gpu"): ("16", "1,420", "1.32"),
     }
     named = columns(rows, "device", "best for the memory", "largest batch")
     assert [row for row in named if row[1] != "–"] == [("gpu", "8", "16")]
