@@ -1,7 +1,9 @@
 """Most cases call `main` in this process, since that is fast; what depends on a process of its own starts one."""
 
+import contextlib
 import errno
 import importlib
+import logging
 import re
 import signal
 import subprocess
@@ -11,6 +13,10 @@ from pathlib import Path
 from unittest.mock import Mock
 
 import pytest
+from hydra.core.config_store import ConfigStore
+from hydra.core.plugins import Plugins
+from hydra.plugins.sweeper import Sweeper
+from omegaconf import OmegaConf
 
 from accelbench.cli import main
 from accelbench.commands.command import load_all
@@ -28,6 +34,7 @@ from fakes import faulty_host, give_ceilings, make_project
 ROOT = Path(__file__).resolve().parents[1]
 COMMANDS = load_all()
 NOT_HYDRAS = "only the command line of `accelbench run` accepts Hydra's own settings"
+PLAIN = ["mode=infer", "tracking=none", "device=cpu"]
 PRECISIONS = "fp16, bf16, fp32, tf32, fp64, fp16_mixed, bf16_mixed, int8"
 
 
@@ -165,6 +172,7 @@ def test_plan_lists_the_cells_what_is_skipped_and_the_time(capsys, project):
 def faulty(tmp_path, monkeypatch):
     """A project whose cells are run by the faulty engine."""
     monkeypatch.setattr(hosts, "Hosts", lambda: Hosts(faulty_host))
+    monkeypatch.setattr(logging.getLogger(), "handlers", [])  # Hydra adds one for --info
     root = enter(make_project(tmp_path), monkeypatch)
     give_ceilings(workplace().cache)
     return root
@@ -281,6 +289,78 @@ def test_an_interruption_and_what_the_system_refuses_is_one_line(project, monkey
     monkeypatch.setattr("accelbench.sweep.session.prepare", Mock(side_effect=error))
     assert main(["tracking=none"]) == status
     assert capsys.readouterr().err == f"{told}\n"
+
+
+@pytest.mark.parametrize("words", [["hydra.run.dir=runs/a"], ["-m", "hydra.sweep.dir=runs/a", "model=mlp,rnn"]])
+def test_hydras_folder_is_that_of_the_records_and_keeps_the_configuration_and_the_words(faulty, words):
+    assert main([*words, *PLAIN]) == 0
+    assert {record.status for record in plan_file.read_planned(faulty / "runs/a")} == {Status.ok}
+    kept = {path.stem: OmegaConf.load(path) for path in (faulty / "runs/a/.hydra").iterdir()}
+    assert kept["config"].tracking.name == "none"
+    assert "hydra" not in kept["config"]
+    assert kept["hydra"].hydra.launcher._target_ == "hydra_plugins.accelbench.CellLauncher"
+    assert "mode=infer" in kept["overrides"]
+    assert ("model=mlp,rnn" in kept["overrides"]) == ("-m" in words)
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        ("--cfg job batch_size=7", "\nbatch_size: 7\n"),
+        ("--cfg all", "hydra:\n  run:\n"),
+        ("--cfg job -p model model=cnn", "# @package model\n"),
+        ("--cfg job ~model.args.dropout", "\n  args:\n    widths:\n"),
+        ("--cfg job +model.args.more=3", "\n    more: 3\n"),
+        ("--hydra-help", "Hydra"),
+        ("--config-dir mine --cfg job model=tiny", "\n  name: tiny\n"),
+    ],
+)
+def test_what_hydras_users_know_works(faulty, capsys, words, told):
+    (faulty / "mine/model").mkdir(parents=True)
+    mlp = (faulty / "conf/model/mlp.yaml").read_text()
+    (faulty / "mine/model/tiny.yaml").write_text(mlp.replace("name: mlp", "name: tiny\nnetwork: mlp"))
+    with contextlib.suppress(SystemExit):  # by which Hydra ends after its help
+        assert main(words.split()) == 0
+    captured = capsys.readouterr()
+    assert (told in captured.out, captured.err, (faulty / "runs").exists()) == (True, "", False)
+
+
+def test_several_data_sets_are_measured_each_by_its_networks(faulty):
+    assert main(["-m", *PLAIN, "out=runs/a", "model=mlp,scaling_cnn_small", "batch_size=1"]) == 0
+    found = {record.cell.model.name: record.cell.data.name for record in plan_file.read_planned(faulty / "runs/a")}
+    assert found == {"mlp": "mnist", "scaling_cnn_small": "random"}
+
+
+TRIED: list[float] = []
+
+
+class Doubling(Sweeper):
+    """Doubles the batch twice, as a sweeper of someone else's may."""
+
+    def setup(self, *, hydra_context, task_function, config):
+        self.launcher = Plugins.instance().instantiate_launcher(hydra_context, task_function, config)
+
+    def sweep(self, arguments):
+        for index in range(2):
+            (job,) = self.launcher.launch([[*arguments, f"batch_size={2**index}"]], index)
+            TRIED.append(job.return_value)
+
+
+def test_a_sweeper_of_someone_elses_gets_the_speed_of_each_job(faulty, monkeypatch):
+    monkeypatch.setattr(Doubling, "__module__", "hydra_plugins.doubling")
+    monkeypatch.setitem(sys.modules, "hydra_plugins.doubling", sys.modules[__name__])
+    Plugins.instance().register(Doubling)
+    node = {"_target_": "hydra_plugins.doubling.Doubling"}
+    ConfigStore.instance().store(group="hydra/sweeper", name="doubling", node=node)
+    assert main(["-m", *PLAIN, "hydra/sweeper=doubling", "out=runs/a"]) == 0
+    assert len(list(plan_file.read_planned(faulty / "runs/a"))) == len(TRIED) == 2
+    assert min(TRIED) > 0
+
+
+@pytest.mark.parametrize("launcher", ["joblib", "basic"])
+def test_a_launcher_that_runs_cells_side_by_side_is_refused(faulty, capsys, launcher):
+    assert main(["-m", *PLAIN, "batch_size=8,16", f"hydra/launcher={launcher}"]) == 2
+    assert f"hydra/launcher={launcher}: only accelbench's launcher is allowed" in capsys.readouterr().err
 
 
 def test_a_reader_that_goes_away_ends_the_program_in_silence(project):
