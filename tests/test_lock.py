@@ -13,7 +13,7 @@ import psutil
 import pytest
 
 from accelbench import lifeline, lock
-from accelbench.errors import BusyError, UserError
+from accelbench.errors import UserError
 from fakes import is_gone
 
 HOLD = """
