@@ -251,7 +251,7 @@ def serve(service: Service, protocol: Protocol, server: Server, seed: int, until
 
     If a worker raises an exception, the requests of its batch get an error, and serving continues. But if memory runs
     out, or if `service.prepare` fails, this function raises the exception. Raises RuntimeError if no request was
-    answered.
+    computed and none has missed its limit.
     """
     # Only one worker if queries follow one another: a second worker would begin a query before the answer to the first.
     num_workers = 1 if protocol in ONE_AT_A_TIME else len(service.workers)

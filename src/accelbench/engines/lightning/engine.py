@@ -175,7 +175,7 @@ class NetworkRun(engine.Run):
             yield from self.after_window()
             self.ranks.begin(0)  # the other ranks stop
         if self.ranks.leads and not (self.fits and self.trains):
-            self.keep_last()
+            self.keep_output_after_loop()
 
     def _epochs(self) -> Clock[None]:
         """Runs whole epochs. In training, an evaluation on the test set follows each epoch."""
@@ -227,7 +227,7 @@ class NetworkRun(engine.Run):
         if goal.is_over:
             self.test_goal(goal)
 
-    def keep_last(self) -> None:
+    def keep_output_after_loop(self) -> None:
         """Stores an output of the network for the output check, after the measurement. Only the first rank calls it."""
         step: InferStep = (TrainStep if self.trains else InferStep)(self.program)
         with new_tensors_in(STORED_DTYPES[self.cell.precision]), nullcontext() if self.trains else self._grad_context():
@@ -256,8 +256,8 @@ class ModuleRun(NetworkRun):
         self.count_samples = import_path("model.samples", samples) if samples else None
         self.num_loaded = 0  # samples of the loader's last batch; 0 if it has no tensors
         self.sizes: list[int] = []  # samples of each batch, in order
-        self.epoch_began = 0  # index in `sizes` of the epoch's first batch
-        self.num_of_epoch = 0  # samples of the last complete epoch; 0 before the end of the first one
+        self.first_in_epoch = 0  # index in `sizes` of the epoch's first batch
+        self.num_in_epoch = 0  # samples of the last complete epoch; 0 before the end of the first one
 
     def new_workload(self) -> Any:
         return UserModule(self.cell)
@@ -284,16 +284,20 @@ class ModuleRun(NetworkRun):
         self.observer = Observer(self.module)  # a new one: Lightning's setup may have made layers
         super().begin_loop()
         self.num_params = zoo.num_params(self.module)
+        self._let_the_clock_end_the_loop()
+        self._count_loaded_batches()
+
+    def _let_the_clock_end_the_loop(self) -> None:
+        """Removes callbacks that end the training or save files, and the limit of epochs: the clock ends the loop."""
         trainer = self.trainer
         library = importlib.import_module(f"{self.package}.callbacks")
-        ending = (library.EarlyStopping, library.Checkpoint)  # callbacks that end the training or save files
+        ending = (library.EarlyStopping, library.Checkpoint)
         self.left_out = [type(callback).__name__ for callback in trainer.callbacks if isinstance(callback, ending)]
         trainer.callbacks = [callback for callback in trainer.callbacks if not isinstance(callback, ending)]
         if self.trains and self.goal is None:
-            trainer.fit_loop.max_epochs = -1  # no limit: the clock ends the loop; schedules exist already
+            trainer.fit_loop.max_epochs = -1  # schedules, which read it, exist already
             for config in trainer.lr_scheduler_configs:
                 config.strict = False  # validation does not run: a schedule that needs its metric must not fail
-        self._count_loaded_batches()
 
     def _count_loaded_batches(self) -> None:
         """Makes Lightning count the samples of each batch in host memory, before the module's transfer hooks.
@@ -352,8 +356,8 @@ class ModuleRun(NetworkRun):
         if not num:
             raise UserError(f"{self.workload.owner_flag}: a batch has no tensors: set model.samples=pkg.count")
         if index == 0:
-            self.num_of_epoch = sum(self.sizes[self.epoch_began :])
-            self.epoch_began = len(self.sizes)
+            self.num_in_epoch = sum(self.sizes[self.first_in_epoch :])
+            self.first_in_epoch = len(self.sizes)
         self.sizes.append(num)
         if self.workload.batch_of_step is None:
             self.workload.batch_of_step = structure.on_host(batch)
@@ -370,10 +374,10 @@ class ModuleRun(NetworkRun):
         if not self.is_one_step:
             self.work = yield from self._count()
 
-    def keep_last(self) -> None:
+    def keep_output_after_loop(self) -> None:
         if not self.trains:
             with self.observations.checking():
-                super().keep_last()
+                super().keep_output_after_loop()
 
     def observe_output(self) -> ObservedOutput:
         """Returns the output for an unseen batch. It is not compared with the output for a batch of the loader.
@@ -401,7 +405,7 @@ class ModuleRun(NetworkRun):
         """
         if not self.trains:
             return {}
-        num = self.num_of_epoch or self.trainer.num_training_batches * mode(self.sizes)
+        num = self.num_in_epoch or self.trainer.num_training_batches * mode(self.sizes)
         return {"train": num} if num <= MAX_COUNT else {}
 
     def _count(self) -> Clock[Work]:

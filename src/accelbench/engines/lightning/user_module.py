@@ -54,7 +54,7 @@ class UserModule(BaseWorkload):
         return module
 
     def _begin(self) -> None:
-        """Builds the data, and finds the loader. In inference, makes the loader endless.
+        """Builds the data, finds the loader, and prepares inference.
 
         Raises UserError if no method makes a loader, or if the module's step takes an iterator instead of a batch.
         """
@@ -71,8 +71,11 @@ class UserModule(BaseWorkload):
         step = "training_step" if self.trains else "predict_step"
         if "dataloader_iter" in inspect.signature(getattr(self.module, step)).parameters:
             raise UserError(f"{self.flag}: {step}(self, dataloader_iter) is not supported: use (self, batch)")
-        if self.trains:
-            return
+        if not self.trains:
+            self._prepare_inference()
+
+    def _prepare_inference(self) -> None:
+        """Makes the loader endless, and the loader of `predict`. Uses `forward` if there is no `predict_step`."""
         make_loader = getattr(self.owner, self.loader)
         stage = INFERENCE_LOADERS[self.loader]
 
