@@ -9,10 +9,9 @@ import pytest
 from accelbench.errors import UserError
 from accelbench.sinks import delivery as module
 from accelbench.sinks import location
-from accelbench.sinks.delivery import Delivery
 from accelbench.sinks.location import one_line
 from tests.sinks.samples import processes, record
-from tests.sinks.stores import deliver
+from tests.sinks.stores import deliver, opened
 
 
 @pytest.mark.parametrize(("refused", "num_sent"), [((), 5), ((2,), 5), ((2, 3), 1)])
@@ -36,9 +35,9 @@ def test_after_a_failure_the_rest_is_sent_at_the_end_of_the_sweep(monkeypatch, r
 
 def test_a_store_that_does_not_open_is_asked_once(monkeypatch):
     monkeypatch.setattr(module, "open_store", asked := Mock(side_effect=ConnectionError("refused")))
-    with Delivery("mlflow", Path()) as delivery:
-        delivery.add(record())
-        delivery.finish()
+    delivery = opened(Path())
+    delivery.add(record())
+    delivery.finish()
     assert (delivery.problem, asked.call_count) == ("refused", 1)
 
 
