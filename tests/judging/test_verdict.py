@@ -69,6 +69,9 @@ def load(others, used, waiting, steal=0.0):
         pytest.param(load(30, 172, 28), 2, "others used 0.3 of 2 cores", id="a third of a core, which the cell wanted"),
         pytest.param(load(100, 1500, 130), 16, "others used 1.0 of 16 cores", id="one process, no core free"),
         pytest.param(load(1, 150, 2, 48), 2, "the hypervisor gave 0.5 of 2 cores to other machines", id="a hypervisor"),
+        pytest.param(
+            load(1, 50, 2, 12), 2, "the hypervisor gave 0.1 of 2 cores to other machines", id="of an idle cell"
+        ),
         # On a host of 8 cores, whose others are busy, a quota that stops threads is the cell's own.
         pytest.param(load(300, 400, 1200), 8, "others used 3.0 of 8 cores", id="busy cores"),
         pytest.param(load(300, 400, 1200) | THROTTLED, 8, None, id="a quota"),

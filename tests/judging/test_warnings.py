@@ -66,7 +66,7 @@ RESET = sampled(1.0, 2.0, cpu_quota_throttled_s=[8.5, 0.0], cpu_thermal_throttle
     ("measured", "kind", "texts"),
     [
         ({"blocks": STEADY, "latency_s": around(0.025, 0.02, 100), "settled": True}, None, ()),
-        ({"blocks": NOISY, "latency_s": [0.025] * 20, "stop": Stop.limit}, "note", ("noisy: ±",)),
+        ({"blocks": NOISY, "latency_s": [0.025] * 20, "stop": Stop.limit}, "note", ("noisy: ±31 %",)),
         ({"blocks": GROWING, "latency_s": [0.028] * 20}, "doubt", ("the speed changed by -1",)),
         ({"settled": False, "warmup_total_s": 3.21}, "doubt", ("step times had not settled after 3.2 s of warm-up",)),
         ({"blocks": blocks([0.1] * 3), "latency_s": [0.025] * 9}, "doubt", ("only 3 blocks measured",)),
