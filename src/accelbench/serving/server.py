@@ -332,8 +332,7 @@ def summarised(times: Times, protocol: Protocol, server: Server, *, busy_s: floa
     limit_ns = round(server.latency_ms * 1e6)
     latencies = []
     for percent in sorted({*PERCENTILES, server.percentile}) if protocol != Protocol.offline else ():
-        judged_ns = limit_ns if is_server and percent == server.percentile else None
-        seconds, low, high = (None if ns is None else _s(ns) for ns in run.bounds(percent, judged_ns))
+        seconds, low, high = (None if ns is None else _s(ns) for ns in run.bounds(percent, limit_ns))
         latencies.append(Quantile(percentile=percent, seconds=seconds, low=low, high=high))
     if is_server:
         misses = run.misses(limit_ns)

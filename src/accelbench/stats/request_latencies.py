@@ -86,18 +86,19 @@ class Run:
         low, high = share_bounds(num_missed / self.num, self.num, CAREFUL * effect)
         return Misses(num_missed=num_missed, effect=effect, low=low, high=high)
 
-    def bounds(self, percentile: float, limit_ns: float | None = None) -> tuple[Bound, Bound, Bound]:
+    def bounds(self, percentile: float, limit_ns: float = 0) -> tuple[Bound, Bound, Bound]:
         """Returns the nearest-rank percentile, its lower bound and its upper bound, in ns.
 
         As a limit, a latency below the lower bound would surely fail. The upper bound is the lowest latency that would
-        surely pass. If `limit_ns` is given, both bounds agree with the verdict on this limit.
+        surely pass. Both bounds agree with the verdict on `limit_ns`.
 
         A value is None if there are too few requests, or if the request at its rank has no answer.
         """
         if self.num < num_requests_for(percentile):
             return None, None, None
         rank = math.ceil(percentile / 100 * self.num) - 1
-        known = rank if limit_ns is None else max(0, int(np.searchsorted(self.rising, limit_ns, "right")) - 1)
+        within = int(np.searchsorted(self.rising, limit_ns, "right"))
+        known = max(0, within - 1)  # the highest latency within the limit
 
         def first(*words: Verdict) -> Bound:
             def has(rank: int) -> bool:
@@ -109,8 +110,7 @@ class Run:
         return self._latency(rank), first(Verdict.unknown, Verdict.passes), first(Verdict.passes)
 
     def _latency(self, rank: int) -> Bound:
-        is_known = rank < self.num and self.rising[rank] < NEVER
-        return float(self.rising[rank]) if is_known else None
+        return float(self.rising[rank]) if rank < self.num and self.rising[rank] < NEVER else None
 
 
 def _effect(hit: NDArray[np.bool_]) -> float:
