@@ -122,6 +122,8 @@ def test_what_a_cell_served_is_whole_when_a_target_was_reached_and_why_a_cell_is
     text = " ".join(lines_of([served], 60))
     for words in ("mlp", "server 50rps", "49.5 requests/s", "p99 40.2 ms", "sure pass: p99 at most 50 ms"):
         assert words in text
+    # In comparisons, `repeat` counts the runs of both sides, so no line has it.
+    assert lines_of([make_trained(12.0), make_trained(11.0, repeat=7)])[-1].startswith("  fp32 b32  ok  ")
     line = lines_of([make_trained(12.0), make_trained(11.0, seed=1)])[-1]
     assert line == "  fp32 b32 s1  ok  reached in validation after 11.0 s, 5.00 epochs !"
     (line,) = lines_of([make_record(status=Status.invalid)], reason="for [a] reason")

@@ -166,9 +166,9 @@ def engine_text(row: Row) -> str:
 
 
 def setting_words(cell: Cell, label: str) -> list[str]:
-    """Returns the label's words without model and mode: engine, device, precision, batch, then all other words."""
+    """Returns a label's words: engine, device, precision, batch, then others except model, mode and `repeat`."""
     engine = cell.engine.value
     batch = f"b{cell.batch_size}"
     before, _, others = label.partition(f"-{cell.precision}-{batch}-{cell.mode}")
-    words = [word for word in WORD_END.split(others) if word not in ("", engine)]
+    words = [word for word in WORD_END.split(others) if word not in ("", engine, f"r{cell.repeat}")]
     return [engine, before.rpartition("-")[2], cell.precision.value, batch, *words]
