@@ -12,6 +12,7 @@ from accelbench.judging.verdict import judge
 from accelbench.schema.cell import MODULE, DataSpec, Library, Mode, ModelOutput, ModelSpec, Task, TrainerSettings
 from engines.cells import RANDOM
 from fakes import SHORT, make_cell
+from models import packages
 
 ENVIRONMENT = Path(__file__).parents[2] / ".venv-models"
 INFER, TRAIN = Mode.infer, Mode.train
@@ -117,6 +118,10 @@ def of_transformers(mode):
 
 
 def of_packages():
+    for name in packages.NETWORKS:
+        functions = {"network": "models.packages.build", "batch": "models.packages.batch"}
+        functions |= {"args": {"name": name}, "batch_args": {"name": name}, "output": ModelOutput.any}
+        yield Network("packages", INFER, ModelSpec(name=name, library=Library.custom, factory=True, **functions))
     for name, (data, args) in MODULES.items():
         made = f"models.modules.{data.lower()}"
         spec = ModelSpec(name=name, library=Library.lightning, network=made, factory=True, args=args)
@@ -159,7 +164,9 @@ def test_a_network_of_others_runs_and_is_accused_of_nothing(hosts, tmp_path, net
     if group == "packages":
         if not ENVIRONMENT.exists():
             pytest.skip("needs `make .venv-models/.installed`")
-        settings |= {"python": str(ENVIRONMENT), "trainer": TrainerSettings()}
+        settings["python"] = str(ENVIRONMENT)
+    if data.name == MODULE:
+        settings["trainer"] = TrainerSettings()
     if spec.library == Library.transformers:
         spec.args.update(tiny(spec.name))
     cell = make_cell(model=spec, data=data, mode=mode, **settings)
