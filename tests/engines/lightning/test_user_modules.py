@@ -164,6 +164,8 @@ def test_samples_are_what_a_function_counts_and_a_short_batch_has(tmp_path):
     assert row["time_provenance"] == "estimated"
     measurement = measured(tmp_path, data="NoSize", samples="own_modules.ten_times", batch_size=80)
     assert (measurement.num_steady_samples, measurement.num_train_samples) == (80 * STEPS, 80 * 5)
+    measurement = measured(tmp_path, data="NoSize", samples="own_modules.ten_times")
+    assert measurement.warnings[0] == "most batches have 80 samples, not batch_size=8: as model.samples counts them"
     measurement = measured(tmp_path, "Halves", data_args={"num": 400})  # an epoch of 50 batches does not end
     assert (measurement.num_steady_samples, measurement.num_train_samples) == (4 * STEPS, 4 * 50)
     assert measurement.warnings[0].startswith("most batches have 4 samples, not batch_size=8")

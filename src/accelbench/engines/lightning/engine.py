@@ -445,6 +445,8 @@ class ModuleRun(NetworkRun):
         usual = mode(self.sizes)
         if usual != self.cell.batch_size:
             hint = "if a row is not a sample, set model.samples=pkg.count"
+            if self.count_samples is not None:
+                hint = "as model.samples counts them"
             self.changes.append(f"most batches have {usual} samples, not batch_size={self.cell.batch_size}: {hint}")
         loss = None if self.last_result is None else self.checked_loss(self.last_result.item())
         return self.observer.observed(self, loss=loss, work=self.work)
