@@ -79,10 +79,10 @@ def host_spec(cell: Cell) -> HostSpec:
     if cell.device == Device.gpu:
         environment |= IN_ORDER
     if cell.engine == Engine.keras:
-        environment |= _for_tensorflow(cell)
+        environment |= _environment_of_tensorflow(cell)
     if is_exported or cell.engine in ON_TORCH:
-        preload = _with_torch(cell, engine)
-        environment |= _for_torch(cell)
+        preload = _modules_with_torch(cell, engine)
+        environment |= _environment_of_torch(cell)
     if is_exported:
         # the compiler's module first: it disables OpenVINO's telemetry, which would start a thread
         preload = (*preload, f"accelbench.engines.exported.{cell.engine}")
@@ -93,7 +93,7 @@ def host_spec(cell: Cell) -> HostSpec:
     return HostSpec(engine, preload, environment, exported_as, cell.python)
 
 
-def _for_tensorflow(cell: Cell) -> dict[str, str]:
+def _environment_of_tensorflow(cell: Cell) -> dict[str, str]:
     environment = {"KERAS_BACKEND": "tensorflow", "TF_CPP_MIN_LOG_LEVEL": "2"}
     if cell.device == Device.cpu:
         environment["CUDA_VISIBLE_DEVICES"] = ""  # otherwise TensorFlow searches for GPUs and logs errors
@@ -103,7 +103,7 @@ def _for_tensorflow(cell: Cell) -> dict[str, str]:
     return environment
 
 
-def _with_torch(cell: Cell, engine: str) -> tuple[str, ...]:
+def _modules_with_torch(cell: Cell, engine: str) -> tuple[str, ...]:
     of_lightning = (LIGHT_IMPORT, "pytorch_lightning") if cell.engine == Engine.lightning else ()
     preload = ["torch", *of_lightning, NOTE_MALLOC, SUPERVISOR, engine]
     if cell.mode == Mode.train or cell.options.compile:
@@ -120,7 +120,7 @@ def _with_torch(cell: Cell, engine: str) -> tuple[str, ...]:
     return tuple(preload)
 
 
-def _for_torch(cell: Cell) -> dict[str, str]:
+def _environment_of_torch(cell: Cell) -> dict[str, str]:
     environment = {}
     if cell.model.library == Library.transformers:
         environment["HF_HUB_OFFLINE"] = "1"  # networks are built only from their configuration

@@ -253,10 +253,7 @@ class Generation:
 
 @dataclass(kw_only=True)
 class Times:
-    """The times of a cell's steps. The clock fills them in, and a measurement has them.
-
-    Seconds are wall time. A list of seconds has one value per step, in order.
-    """
+    """The times of a cell's steps. The clock fills them in, and a measurement has them."""
 
     first_step_s: Duration | None = None  # time of the first step, with a wait for the device
     warmup_s: list[Seconds] = field(default_factory=list)  # times of the first warm-up steps, each with a wait
@@ -287,7 +284,7 @@ class Times:
 
 @dataclass(kw_only=True)
 class Measurement(Observed, Times):
-    """One cell's measurement.
+    """One cell's measurement. Seconds are wall time. A list of seconds has one value per step, in order.
 
     A value of None means that the engine can't observe it, or that it does not apply to the cell.
     """
