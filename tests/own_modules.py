@@ -1,7 +1,5 @@
 """What users bring for Lightning: LightningModules and DataModules."""
 
-from collections import UserDict
-
 import pytorch_lightning as pl
 import torch
 from pytorch_lightning.callbacks import EarlyStopping
@@ -31,11 +29,10 @@ class LateSize(pl.LightningDataModule):
     batch_size = 1
 
     def setup(self, stage):
-        if stage == "test":
-            self.tested = samples(20)
+        self.samples = samples(20) if stage == "test" else []
 
     def test_dataloader(self):
-        return DataLoader(self.tested, self.batch_size, drop_last=True)
+        return DataLoader(self.samples, self.batch_size, drop_last=True)
 
 
 class Lit(pl.LightningModule):
@@ -117,36 +114,9 @@ class OwnLoader(Lit):
         return [optimizer], [torch.optim.lr_scheduler.OneCycleLR(optimizer, 0.1, total_steps=num)]
 
 
-class Encoding(UserDict):
-    """As tokenizers return it: the entries are attributes too."""
-
-    @property
-    def inputs(self):
-        return self["inputs"]
-
-
-class LateHead(Lit):
-    """Runs without its head, too, where no Trainer has built it."""
-
-    def __init__(self):
-        super().__init__()
-        self.head = None
-
-    def configure_model(self):
-        self.head = self.head or nn.Linear(3, 3)
-
-    def forward(self, inputs):
-        outputs = super().forward(inputs)
-        return outputs if self.head is None else self.head(outputs)
-
-
 def made(base, **methods):
     """A module that differs from `base` by these methods alone."""
     return type("Made", (base,), {"__module__": __name__, **methods})
-
-
-def stop(self, *args):
-    self.trainer.should_stop = len(self.losses) > 3
 
 
 def sets_precision(self, *args):
@@ -159,30 +129,21 @@ def waiting(self):
     return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "monitor": "val_loss"}}
 
 
-def several(self):
-    return dict.fromkeys("ab", Data.train_dataloader(self))
-
-
-def encoded(self):
-    inputs = torch.stack([self.samples[i][0] for i in range(self.batch_size)])
-    return DataLoader([Encoding(inputs=inputs)], None)
-
-
 NoSize = made(pl.LightningDataModule, train_dataloader=lambda self: DataLoader(samples(), 8))
 # Its loader has no attribute `batch_size`, and batches for only one epoch.
 Unsized = made(pl.LightningDataModule, train_dataloader=lambda self: iter(DataLoader(samples(), 8)))
-Several = made(Data, train_dataloader=several)
-Encoded = made(Data, predict_dataloader=encoded)
+Several = made(Data, train_dataloader=lambda self: dict.fromkeys("ab", Data.train_dataloader(self)))
 # Sets how many batches are accumulated, as a callback of Lightning does.
 Schedules = made(Lit, configure_callbacks=lambda self: pl.callbacks.GradientAccumulationScheduler({0: 2}))
 Waits = made(Lit, configure_callbacks=lambda self: [EarlyStopping("val_loss")], configure_optimizers=waiting)
-Stops = made(Lit, on_train_batch_end=stop)
+Stops = made(Lit, on_train_batch_end=lambda self, *_: setattr(self.trainer, "should_stop", len(self.losses) > 3))
 Sets = made(Lit, on_fit_start=sets_precision)  # where Lightning's users do
 SetsLater = made(Lit, on_train_batch_start=lambda self, batch, index: sets_precision(self) if index == 2 else None)
 Doubles = made(Lit, on_after_batch_transfer=lambda self, batch, index: [torch.cat([part, part]) for part in batch])
+# Its weights are others where no Trainer has built it.
+LateHead = made(Lit, configure_model=lambda self: setattr(self, "head", nn.Linear(3, 3)))
 Halves = made(Lit, on_after_batch_transfer=lambda self, batch, index: [part[:4] for part in batch])
 Predicts = made(Lit, predict_step=lambda self, batch, batch_idx: self(batch[0]).softmax(-1))
-PredictsEncoded = made(Lit, predict_step=lambda self, batch, batch_idx: self(batch.inputs))
 TakesIterator = made(
     Lit, training_step=lambda self, dataloader_iter: Lit.training_step(self, *next(dataloader_iter)[:2])
 )

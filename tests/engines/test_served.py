@@ -69,7 +69,7 @@ def test_what_cannot_be_joined_asks_for_a_function_that_does(tmp_path, monkeypat
     for name, other in others.items():
         made = lambda num, other=other: (torch.zeros(num, 32), other)  # noqa: E731
         monkeypatch.setattr(own_code, name, made, raising=False)
-    target = "Tokens" if batch == "ragged_tokens" else "Scaled"
+    target = "Tokens" if batch == "ragged_tokens" else "TwoInputs"
     words = r"model\.batch=own_code\..*: single samples can't be joined along .* set model\.collate"
     with pytest.raises(UserError, match=words):
         engine.run(own_cell(target, batch, **SERVES), tmp_path)

@@ -20,17 +20,8 @@ FIT = {"protocol": Protocol.fit, "epochs": 2}
 
 
 def cell(**changes):
-    return make_cell(
-        **{
-            "engine": Engine.lightning,
-            "model": MLP,
-            "mode": Mode.train,
-            **TWO_STEPS,
-            "steps": 10,
-            "breakdown_s": 0.0,
-            **changes,
-        }
-    )
+    settings = {"engine": Engine.lightning, "model": MLP, "mode": Mode.train, "breakdown_s": 0.0}
+    return make_cell(**{**settings, **TWO_STEPS, "steps": 10, **changes})
 
 
 def measured(folder, **changes):

@@ -103,8 +103,6 @@ def test_what_users_bring_is_measured_and_what_is_left_out_is_named(tmp_path):
     assert {f"{ENDING} were left out: EarlyStopping", "nobody verified the data of own_modules.Data"} <= set(notes)
     measurement = measured(tmp_path, "OwnLoader", None)
     assert all(block.num_samples == 8 * block.num_steps for block in measurement.blocks)
-    measurement = measured(tmp_path, "PredictsEncoded", "Encoded", mode=Mode.infer)  # a batch of the user's own type
-    assert (measurement.warnings, measurement.work.flops) == ([], FORWARD)
     why = "UserError: a new module and the measured one have different weights: make all layers in __init__"
     assert any(why in note for note in measured(tmp_path, "LateHead", mode=Mode.infer).notes)  # not compared
 
@@ -129,16 +127,10 @@ TARGET, DATA = "model.target=own_modules", "data.target=own_modules"
 @pytest.mark.parametrize(
     ("target", "data", "changes", "message"),
     [
-        ("Encoding", "Data", {}, f"{TARGET}.Encoding: should extend LightningModule: if it returns a"),
-        ("Lit", "Encoding", {}, f"{DATA}.Encoding: should extend LightningDataModule"),
+        ("Data", "Data", {}, f"{TARGET}.Data: should extend LightningModule: if it returns a"),
+        ("Lit", "Lit", {}, f"{DATA}.Lit: should extend LightningDataModule"),
         ("Lit", "Data", {"data_args": {"batch_size": 2}}, f"{DATA}.Data: its loader has batch_size=2, not 8."),
         ("Lit", None, {}, f"{TARGET}.Lit: has no train_dataloader: define one, or use data.target"),
-        (
-            "Lit",
-            "NoSize",
-            {"batch_size": 4},
-            f"{DATA}.NoSize: its loader has batch_size=8, not 4. The loader should use",
-        ),
         ("Lit", "Unsized", {"batch_size": 4}, f"{DATA}.Unsized: its loader has batch_size=8, not 4. The loader should"),
         ("Lit", "Unsized", {}, "Lightning's loop ended too early: it got no batch"),  # after its only epoch
         ("TakesIterator", "Data", {}, f"{TARGET}.TakesIterator: training_step(self, dataloader_iter) is not supported"),
@@ -212,15 +204,15 @@ def test_its_own_validation_says_when_it_arrived(tmp_path, monkeypatch, target, 
 
 
 @pytest.mark.parametrize(
-    ("module", "has_loader", "epochs", "problem"),
+    ("module", "epochs", "problem"),
     [
-        ("Lit", True, 4, "target.metric=score: model.target=own_modules.Lit logs "),
-        ("Validates", False, 4, "Lightning ran no validation, which protocol=target needs: define val"),
-        ("Validates", False, 1, "Lightning ran no validation, which protocol=target needs: define val"),
+        ("Lit", 4, "target.metric=score: model.target=own_modules.Lit logs "),
+        ("Validates", 4, "Lightning ran no validation, which protocol=target needs: define val"),
+        ("Validates", 1, "Lightning ran no validation, which protocol=target needs: define val"),
     ],
 )
-def test_what_it_lacks_is_named(tmp_path, monkeypatch, module, has_loader, epochs, problem):
-    if has_loader:
+def test_what_it_lacks_is_named(tmp_path, monkeypatch, module, epochs, problem):
+    if module == "Lit":
         monkeypatch.setattr(own_modules.Data, "val_dataloader", own_modules.Validates.val_dataloader)
         monkeypatch.setattr(own_modules.Lit, "validation_step", lambda *_: None)
     with pytest.raises(UserError, match=problem):

@@ -52,7 +52,7 @@ def test_tokens_stay_whole_numbers_in_every_precision(tmp_path, precision, loss)
         ("Pixels", "pictures", {}),  # the target of an image is an image
         ("Pixels", "pictures", {"options": Options(channels_last=True)}),
         ("TakesPair", "pairs", {"precision": Precision.bf16}),  # a user's structure, not only of tensors
-        ("Scaled", "two_inputs", {"precision": Precision.bf16_mixed, "seed": 2**32 - 1}),
+        (*TWO, {"precision": Precision.bf16_mixed, "seed": 2**32 - 1}),
         ("KeepsLargest", "two_inputs", {"precision": Precision.bf16}),  # most weights are in the asked format
     ],
 )

@@ -170,22 +170,6 @@ def test_trained_weights_are_those_that_inference_then_has_in_any_precision(digi
     assert again.epochs[0].loss < trained.epochs[0].loss
 
 
-class Loading(nn.Linear):
-    """A network that loads its weights when it is built, like some user classes."""
-
-    def __init__(self, weights):
-        super().__init__(2, 2)
-        self.load_state_dict(torch.load(weights))
-
-
-def test_a_users_class_may_load_its_own_checkpoint(tmp_path):
-    state = {"weight": torch.eye(2), "bias": torch.ones(2)}
-    torch.save(state, tmp_path / "mine.pth")
-    model = ModelSpec(name="Loading", library=Library.custom, network=f"{__name__}.Loading")
-    model.args["weights"] = str(tmp_path / "mine.pth")
-    assert_has(zoo.build(model, (), 0), state)
-
-
 def test_torchvisions_pretrained_weights_are_loaded(monkeypatch, tmp_path):
     monkeypatch.setattr("torch.hub.get_dir", lambda: str(tmp_path))
     monkeypatch.setattr("torch.hub.urlopen", lambda *_, **__: pytest.fail("nothing is downloaded"))
