@@ -5,26 +5,13 @@ import threading
 import numpy as np
 import pytest
 
-from accelbench.engines.cell_run import BaseBackend, CellRun
+from accelbench.engines.cell_run import BaseBackend
 from accelbench.judging.verdict import judge
 from accelbench.measuring.checks import NOT_IN_TIME, ObservedOutput
-from accelbench.measuring.clock import Step
 from accelbench.schema.cell import DataSpec, Mode, Pipeline, Precision
 from accelbench.schema.measurement import Observed
+from engines.sleep.engine import SleepRun
 from fakes import make_cell
-
-
-class Given(Step):
-    def fetch(self):
-        return 0
-
-    def num_samples(self, batch):
-        return 32
-
-    def compute(self, batch):
-        return batch
-
-    copy_in = compute
 
 
 class Accelerator(BaseBackend):
@@ -41,15 +28,10 @@ class Accelerator(BaseBackend):
         return ["aten::nonzero"]
 
 
-class Run(CellRun):
-    build_s, num_params = 0.5, 10
-
+class Run(SleepRun):
     def __init__(self, folder, **changes):
         self.log = []
         super().__init__(make_cell(**changes), folder, BaseBackend())
-
-    def new_step(self):
-        return Given()
 
     def observe(self):
         if not self.trains:
@@ -83,7 +65,7 @@ def test_only_what_is_done_has_times(digits, monkeypatch, on_host, inside, mode,
     monkeypatch.setattr(Run, "fetches_inside", inside)
     run = Run(digits, mode=mode, data=DataSpec(name="mnist", pipeline=pipeline))
     run.backend = BaseBackend() if on_host else Accelerator([])
-    run.measure_window(run.new_step())
+    run.run_steps()
     assert {name for name in ("data_s", "copy_in_s", "copy_out_s") if getattr(run.timing, name)} == kept
 
 

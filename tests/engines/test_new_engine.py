@@ -2,7 +2,6 @@
 
 import json
 import os
-import re
 import shutil
 import subprocess
 import sys
@@ -69,44 +68,3 @@ def test_an_engine_of_sixty_lines_infers_and_trains_as_fast_as_it_sleeps(project
     assert 0.25 < 3 * STEP_S / median(epoch["seconds"] for epoch in epochs) <= 1  # three batches of 32
     assert trained["evaluation"] == epochs[-1]["evaluation"]
     assert trained["num_test_samples"] == 64
-
-
-COMPARISON = """
-import sys
-from pathlib import Path
-from fakes import give_ceilings
-from accelbench.cli import main
-from accelbench.settings.compose import one_cell
-from accelbench.sweep.interleaved import plan_runs
-
-give_ceilings(Path())
-words = "engine=sleep model=mlp mode=infer device=cpu batch_size=32 tracking=none breakdown_s=0 window.warmup_s=0.1 "
-words += "window.block_s=0.05 window.measure_s=0.25 window.latency_s=0.02"
-sides, name = [], 0
-while not sides or not plan_runs(*map(one_cell, sides), 2, Path())[0].is_second[0]:
-    name += 1
-    sides = [f"{words} precision={precision} out=runs/{name}" for precision in ("bf16", "fp32")]
-main(["compare", "--run", "--repeats", "2", *sides])
-print("best:")
-main(["best", f"runs/{name}"])
-main(["report", f"runs/{name}"])
-"""
-
-
-def test_if_b_ran_first_a_line_and_all_answers_compare_b_with_a(project):
-    engine = project / "src" / "accelbench" / "engines" / "sleep" / "engine.py"
-    faster = "SleepStep.compute = lambda *_: time.sleep(0.010 if cell.precision == 'bf16' else 0.004)"
-    engine.write_text(engine.read_text().replace("    return SleepRun(", f"    {faster}\n    return SleepRun("))
-    terminal = {"FORCE_COLOR": "1", "COLUMNS": "100", "ACCELBENCH_BUSY": "allowed"}
-    printed = re.sub(r"\x1b\[[\d;?]*[A-Za-z]", "", python(project, "-c", COMPARISON, **terminal))
-    of_sweep, _, best = printed.partition("best:")
-    lines = re.findall(r"^ +(?:mlp  )?(fp32|bf16) b32 .*ok .*/s +±\S+ %(?: +([\d.]+)x)?", of_sweep, re.MULTILINE)
-    assert lines[0] == ("fp32", "")
-    others = sorted((precision, bool(ratio)) for precision, ratio in lines[1:])
-    assert others == [("bf16", False), ("bf16", False), ("fp32", True)]
-    assert "times as fast as sleep bf16 b32" in " ".join(best.split())
-    (folder,) = (project / "runs").iterdir()
-    headline = (folder / "report" / "headline.txt").read_text()
-    assert headline.startswith("1 of 1 job run faster than sleep bf16 on CPU (same batch)\n")
-    plan = json.loads((folder / "plan.json").read_text())
-    assert [wanted["cell"]["precision"] for wanted in plan["cells"]] == ["bf16", "bf16", "fp32", "fp32"]

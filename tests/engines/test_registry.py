@@ -49,23 +49,6 @@ def test_an_engine_names_modules_that_exist_and_imports_no_other_engine(engine):
         assert [path for path, text in sources.items() if f"accelbench.engines.{other}" in text] == []
 
 
-SPECS = """
-import sys
-from accelbench.engines.registry import host_spec
-from accelbench.schema.cell import *
-from fakes import make_cell
-print(*[host_spec(make_cell(engine=engine, keras=KerasSettings())).engine for engine in Engine])
-print([name for name in ('torch', 'keras', 'tensorflow', 'numpy') if name in sys.modules])
-"""
-
-
-def test_a_spec_imports_no_framework():
-    engines, frameworks = printed(SPECS)
-    folders = {*Engine} - EXPORTING | {"exported"}
-    assert set(engines.split()) == {f"accelbench.engines.{folder}.engine" for folder in folders}
-    assert frameworks == "[]"
-
-
 IMPORTS = """
 import importlib, sys, threading
 for name in sys.argv[1:]:

@@ -31,17 +31,6 @@ class Given(nn.Module):
         return self.function(images, self.weight)
 
 
-class Scaled(nn.Linear):
-    """A layer with a tensor that is not a weight."""
-
-    def __init__(self, device="meta"):
-        super().__init__(5, 7, bias=False, device=device)
-        self.scale = torch.ones(7, device=device)
-
-    def forward(self, images):
-        return super().forward(images) * self.scale
-
-
 def attends(**how):
     """Attention of 10 queries, each of 8 numbers, on as many keys; 2 samples of 4 heads."""
     return Given(lambda images, weight: ATTENTION(images @ weight, images, images, **how).flatten(1), 8, 8)
@@ -59,7 +48,7 @@ CONVOLUTION = 2 * 3 * 8 * (6 // 2) * 3 * 3 * (5 * 5)  # batch, outputs, inputs o
     ("network", "shape", "flops"),
     [
         (nn.Linear(5, 7), (3, 5), 2 * 3 * 5 * 7),
-        (Scaled(), (3, 5), 2 * 3 * 5 * 7),
+        (Given(lambda images, weight: images @ weight * torch.ones(7), 5, 7), (3, 5), 2 * 3 * 5 * 7),  # a constant
         (nn.Conv2d(6, 8, 3, stride=2, padding=1, groups=2), (3, 6, 9, 9), CONVOLUTION),
         (nn.Conv1d(4, 6, 5), (2, 4, 12), 2 * 2 * 4 * 6 * 5 * 8),
         (nn.ConvTranspose2d(4, 6, 3, stride=2), (2, 4, 5, 5), 2 * 2 * 4 * 6 * 9 * 25),  # each input, not output
