@@ -8,11 +8,7 @@ from accelbench.schema import record
 from fakes import give_ceilings, make_project
 
 # How the variables of libraries begin, and how those of services do.
-PREFIXES = (
-    *("OMP_", "KMP_", "MKL_", "ONEDNN_", "DNNL_", "ATEN_", "TORCH_", "PYTORCH_", "MALLOC_", "LD_PRELOAD_", "TCMALLOC_"),
-    *("NCCL_", "GLOO_", "CUDA_", "CUBLAS_", "CUDNN_", "NVIDIA_", "TRITON_", "CC_", "CXX_", "TIMM_", "XLA_", "PJRT_"),
-    *("LIBTPU_", "TPU_", "TF_", "KERAS_", "JAX_", "ORT_", "OV_", "OPENVINO_", "GLIBC_TUNABLES_", "GOMP_"),
-)
+PREFIXES = ("OMP_", "MKL_", "TORCH_", "PYTORCH_", "MALLOC_", "NVIDIA_", "CUDA_", "CC_", "XLA_", "TF_", "KERAS_")
 SUFFIXES = ("API_KEY", "TOKEN_app_terraform_io", "SECRET", "PASSWORD", "AUTH", "CREDENTIALS")
 SERVICES = ("HF_TOKEN", "WANDB_API_KEY", "AWS_SECRET_ACCESS_KEY", "OPENAI_API_KEY", "GITHUB_TOKEN", "KAGGLE_KEY")
 NAMES = (*map("".join, itertools.product(PREFIXES, SUFFIXES)), *SERVICES)
