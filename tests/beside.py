@@ -29,5 +29,4 @@ def make_record(values=BUSY, *, cell=None, num_cores=2, environment=None, rate=3
 
 
 def quiet(values=BUSY):
-    """The same values, but for other load."""
     return {name: [0.5] * len(given) if name != OWN else [190.0] * len(given) for name, given in values.items()}

@@ -9,6 +9,8 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
+from fractions import Fraction
 from pathlib import Path
 
 from accelbench.engines.registry import UNFINISHED, HostSpec
@@ -144,7 +146,6 @@ def make_trained(seconds: float | None, epochs: int = 5, most: int = 10, compile
 
 
 def write_plan_of(folder: Path, records, suite: str = "nets") -> None:
-    """Writes the plan of a sweep of these records."""
     from accelbench.schema.plan_file import PlanFile, WantedCell, write_plan
 
     wanted = [WantedCell(each.cell, each.name, each.label) for each in records]
@@ -179,7 +180,6 @@ def assert_epochs_in_turn(measured: Measurement) -> None:
 
 
 def faulty_host(cell: Cell) -> HostSpec:
-    """A host whose engine is this module."""
     return HostSpec("fakes", ("fakes",), python=cell.python)
 
 
@@ -207,11 +207,13 @@ ENDS = {
     "signal": lambda: os.kill(os.getpid(), signal.SIGSEGV),
     "signal beside a fork": lambda: os.kill(os.getpid(), signal.SIGSEGV) if os.fork() else time.sleep(30),
     "killed": lambda: os.kill(os.getpid(), signal.SIGKILL),
+    "half": lambda: (torch := importlib.import_module("torch")).linalg.cholesky(torch.eye(2, dtype=torch.float16)),
     "unsupported": lambda: _raise(UnsupportedError("not here\nbut elsewhere")),
 }
 # What the engine measures that differs from what a healthy one does.
 MEASURED = {
     "tell peak": {"peak_host_bytes": 1_500_000_000},
+    "of a fraction": {"latency_s": [Fraction(1, 10)]},
     "not finite": {"latency_s": [0.01, float("nan")]},
     "other device": {"device": "xla_cpu"},
 }
@@ -248,17 +250,10 @@ def export(cell: Cell, data_folder: Path, folder: Path) -> None:
 
 
 def blocks_of(cell):
-    """Those of a cell in 320 samples/s."""
     return [Block(num_steps=10, num_samples=10 * cell.batch_size, seconds=cell.batch_size / 320)] * 8
 
 
-def run(
-    cell: Cell,
-    data_folder: Path,
-    weights: Path | None = None,
-    exported: Path | None = None,
-    requests: Path | None = None,
-) -> Measurement | None:
+def run(cell: Cell, data_folder: Path, weights=None, exported=None, requests=None) -> Measurement | None:
     """The faulty engine: does what the cell's fault says, on the rank that it names (`raise@1`) if it names one."""
     if exported is not None:
         return make_measurement(artifact_bytes=Path(exported, "network").stat().st_size)
@@ -288,10 +283,6 @@ def run(
         host = psutil.Process().parent().parent()
         pids = [process.pid for process in (host, *host.children(recursive=True))]
         Path(data_folder, "processes.json").write_text(json.dumps(pids))
-    if fault == "half":
-        import torch
-
-        torch.linalg.cholesky(torch.eye(2, dtype=torch.float16))
     if fault == "hang":
         # With a child, as a data worker would be: it must go too.
         child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
@@ -323,10 +314,6 @@ def run(
         num_late = {"serve late": 2, "serve later": 99}.get(fault, 0) if cell.protocol == Protocol.server else 0
         defects = ["requests were issued .72 ms late"] if cell.repeat < num_late else []
         return make_measurement(serving=make_serving(cell), defects=defects, blocks=blocks)
-    if fault == "of numpy":
-        import numpy as np
-
-        return make_measurement(latency_s=[np.float64(0.1)])
     if fault == "allocate":
         block = bytearray(256_000_000)
         block[::4096] = b"x" * len(block[::4096])
@@ -345,12 +332,11 @@ def is_gone(pid: int) -> bool:
 
     deadline = time.monotonic() + 10
     while time.monotonic() < deadline:
-        try:
-            if psutil.Process(pid).status() == psutil.STATUS_ZOMBIE:
-                return True
-        except psutil.NoSuchProcess:  # asking first whether it exists would leave a moment in which it ends
-            return True
-        time.sleep(0.05)
+        with suppress(psutil.NoSuchProcess):  # asking first whether it exists would leave a moment in which it ends
+            if psutil.Process(pid).status() != psutil.STATUS_ZOMBIE:
+                time.sleep(0.05)
+                continue
+        return True
     return False
 
 

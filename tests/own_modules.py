@@ -36,8 +36,6 @@ class LateSize(pl.LightningDataModule):
 
 
 class Lit(pl.LightningModule):
-    """AdamW with a schedule and label smoothing."""
-
     losses: list = []  # of every instance: tests look at them
 
     def __init__(self, width=16, smoothing=0.1):

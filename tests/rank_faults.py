@@ -22,7 +22,6 @@ def host(cell: Cell) -> HostSpec:
 
 
 def run(cell: Cell, data_folder: Path) -> Measurement | None:
-    """Runs the cell with its fault."""
     rank = int(os.environ.get("LOCAL_RANK", "0"))
     if cell.suite == "not wrapped":
         Backend.in_parallel = lambda self, network: network

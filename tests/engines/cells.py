@@ -15,7 +15,6 @@ TWO_STEPS = {"protocol": Protocol.steps, "warmup": 1, "steps": 2}
 
 
 def own_cell(target, batch, loss=None, **changes):
-    """A cell with a network, batches and a loss of `own_code`."""
     model = {name: changes.pop(name) for name in list(changes) if name in ModelSpec.__dataclass_fields__}
     functions = {"network": target, "batch": batch, **({"loss": loss} if loss else {})}
     paths = {name: f"own_code.{function}" for name, function in functions.items()}
@@ -45,7 +44,6 @@ def ran(hosts, cell, *folders, **files):
 
 
 def printed(code, *words, **variables):
-    """The lines that this code prints in a process of its own."""
     environment = {**os.environ, "PYTHONPATH": str(TESTS), **variables}
     command = [sys.executable, "-c", code, *words]
     done = subprocess.run(command, env=environment, capture_output=True, text=True)

@@ -17,7 +17,6 @@ def no_hooks_are_left():
 
 @pytest.fixture
 def state_as_before():
-    """Restores PyTorch's global settings after the test."""
     import torch  # which Keras' tests do not
 
     from accelbench.engines.pytorch.precision import reset_settings, use_threads

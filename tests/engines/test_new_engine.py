@@ -20,7 +20,6 @@ BATCH_SIZE = 32
 
 @pytest.fixture
 def project(tmp_path):
-    """A project with a copy of the package, in src/, that has the engine."""
     root = make_project(tmp_path)
     first = '["pytorch", "lightning", "keras"'
     copy_package(root, "schema/cell.py", first, first + WORD)
@@ -32,7 +31,6 @@ def project(tmp_path):
 
 
 def python(project, *words, **variables):
-    """Runs Python with the copy of the package. Returns its standard output."""
     environment = {**os.environ, "PYTHONPATH": f"{project / 'src'}:{FILES.parents[1]}", **variables}
     done = subprocess.run([sys.executable, *words], cwd=project, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr + done.stdout

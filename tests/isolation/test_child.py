@@ -23,7 +23,7 @@ NOT_VALID = "the engine's measurement is not valid: "
         ("unsupported", Status.skipped, "not here but elsewhere"),
         ("half", Status.skipped, "\"cholesky_cpu\" not implemented for 'Half'"),  # torch's words
         ("not finite", Status.failed, f"{NOT_VALID}latency_s[1]: should be `float`"),
-        ("of numpy", Status.failed, f"{NOT_VALID}Encoding objects of type"),
+        ("of a fraction", Status.failed, f"{NOT_VALID}Encoding objects of type"),
     ],
 )
 def test_an_exception_or_a_number_that_no_clock_gives_becomes_a_reason_of_one_line(fault, status, reason):

@@ -12,7 +12,6 @@ from fakes import faulty_host, give_ceilings, make_options, make_project
 
 @pytest.fixture(scope="module")
 def shared():
-    """Hosts of an engine that fails as its cells say."""
     with Hosts(faulty_host) as running:
         yield running
 
@@ -28,8 +27,6 @@ def project(tmp_path, monkeypatch):
 
 @pytest.fixture
 def swept(shared, project):
-    """A function that runs a sweep: its result and what it printed."""
-
     def swept(cells, hosts=None, **options):
         console = Console(file=io.StringIO(), width=200)
         with hosts or contextlib.nullcontext(shared) as running:

@@ -31,7 +31,6 @@ FOLDER = Path("runs/test")
 
 
 def written():
-    """The sweep's record files, and when each was written."""
     return {(path.name, path.stat().st_mtime_ns) for path in FOLDER.glob(RECORDS)}
 
 

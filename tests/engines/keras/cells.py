@@ -71,7 +71,6 @@ def give(network, twins, case):
 
 
 def on_two_devices(digits):
-    """Returns the verdict, the measurement, the weights of each replica, and their devices."""
     cell = trained(devices=2)
     backend = engine.Backend(cell)
     run = engine.Run(cell, digits, backend)

@@ -46,7 +46,7 @@ def test_it_learns_as_its_twin_does(digits, twins, monkeypatch, optimizer, keras
 
 # Each kind of training: with a scaled loss, and with weights that are not float32.
 PRECISIONS = [(Precision.fp16_mixed, Mode.train), (Precision.bf16, Mode.train), (Precision.fp32, Mode.infer)]
-PRECISIONS += [(Precision.bf16_mixed, Mode.infer), slow(Precision.fp64, Mode.train)]
+PRECISIONS += [(Precision.bf16_mixed, Mode.infer), slow(Precision.fp64, Mode.infer)]
 
 
 @pytest.mark.parametrize(("precision", "mode"), PRECISIONS)
@@ -117,17 +117,6 @@ def test_it_serves_requests(digits):
 
 def test_a_forked_cell_has_the_threads_that_it_was_given(digits, hosts):
     assert ran(hosts, keras_cell(threads=1, model=MLP), digits).threads == 1
-
-
-@pytest.mark.parametrize("model", [MLP, ModelSpec(name="lstm", args={"units": 4})])
-def test_the_same_seed_draws_the_same_weights_in_every_precision(model):
-    def drawn(precision):
-        return networks.network_of(keras_cell(model=model, precision=precision), (28, 28), 10).get_weights()
-
-    for precision in (Precision.bf16_mixed, Precision.fp64, Precision.bf16):
-        for expected, tensor in zip(drawn(Precision.fp32), drawn(precision), strict=True):
-            rounded = 0.004 if precision == Precision.bf16 else 0
-            np.testing.assert_allclose(tensor.astype(np.float64), expected, rtol=rounded)
 
 
 def test_it_trains_up_to_the_evaluation_after_the_hit_on_other_samples(digits):

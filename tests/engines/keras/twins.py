@@ -80,7 +80,6 @@ def pytorch_side(digits, cases=CASES, optimizer="sgd"):
 
 
 def first(shape):
-    """Converts a shape to channels first."""
     return (shape[2], *shape[:2]) if len(shape) == 3 else shape
 
 

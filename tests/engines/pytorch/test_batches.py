@@ -5,7 +5,6 @@ from dataclasses import replace
 
 import pytest
 import torch
-from torch import nn
 
 import own_code
 from accelbench.devices.cpu import usable_cores
@@ -93,26 +92,19 @@ def test_a_mistake_is_one_sentence_that_names_the_setting(tmp_path, asked, chang
         engine.run(own_cell(*asked, **changes), tmp_path)
 
 
-class Dense(nn.Module):
-    def __init__(self, gives):
-        super().__init__()
-        self.layer, self.gives = nn.Linear(784, 10), gives
-
-    def forward(self, images):
-        logits = self.layer(images.flatten(1))
-        return logits[:, :3] if self.gives == "three classes" else (images, logits)
-
-
 @pytest.mark.parametrize(
-    ("gives", "mode", "gave"),
+    ("layer", "args", "mode", "gave"),
     [
-        ("pair", Mode.infer, r"a tuple\. .* model.output=any, which accepts any"),
-        ("three classes", Mode.infer, r"\(32, 3\)"),
-        ("three classes", Mode.train, r"\(32, 3\)"),
+        ("LSTM", (28, 10), Mode.infer, r"a tuple\. .* model.output=any, which accepts any"),
+        ("Linear", (28, 3), Mode.infer, r"\(32, 28, 3\)"),
+        ("Linear", (28, 3), Mode.train, r"\(32, 28, 3\)"),
     ],
 )
-def test_an_output_that_does_not_do_is_refused_with_the_setting_that_mends_it(digits, gives, mode, gave):
-    model = ModelSpec(name="own", library="custom", network=f"{__name__}.Dense", args={"gives": gives})
+def test_an_output_that_does_not_do_is_refused_with_the_setting_that_mends_it(digits, layer, args, mode, gave):
+    names = ("input_size", "hidden_size") if layer == "LSTM" else ("in_features", "out_features")
+    model = ModelSpec(
+        name="own", library="custom", network=f"torch.nn.{layer}", args=dict(zip(names, args, strict=True))
+    )
     with pytest.raises(UserError, match=rf"own: its output should be logits \(batch, 10\), not {gave}"):
         engine.run(make_cell(model=model, mode=mode, breakdown_s=0.0), digits)
 

@@ -25,7 +25,6 @@ PETS = ModelSpec(name="pets_cnn", input_shape=(3, 24, 24), num_classes=2)
 
 @pytest.fixture(scope="module")
 def pets(tmp_path_factory):
-    """Pictures of two classes: red or blue, with noise."""
     pictures, folder = tmp_path_factory.mktemp("pictures"), tmp_path_factory.mktemp("pets")
     for number in range(80):
         pixels = np.random.default_rng(number // 2).integers(0, 128, (30, 30, 3), dtype=np.uint8)

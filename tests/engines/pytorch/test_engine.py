@@ -34,7 +34,6 @@ ADAM = dataclasses.replace(MLP, optimizer="adam", learning_rate=1e-3)
 
 
 def plain_losses(cell, folder):
-    """The mean loss of each epoch, from a plain loop."""
     torch.manual_seed(cell.seed)
     is_mixed, dtype = cell.precision in MIXED, DTYPES[cell.precision]
     network = zoo.build(cell.model, (28, 28), 10).to(torch.float32 if is_mixed else dtype)

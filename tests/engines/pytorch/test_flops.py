@@ -20,8 +20,6 @@ def counted(network, images, precision=Precision.fp32, *, train=False):
 
 
 class Given(nn.Module):
-    """A network that computes a function of the images and of one parameter."""
-
     def __init__(self, function, *shape):
         super().__init__()
         self.function = function
