@@ -221,17 +221,9 @@ MEASURED = {
 
 def _leave_daemon(marker: Path) -> None:
     """Leaves a process of another session, whose parent has ended."""
-    if (pid := os.fork()) != 0:
-        os.waitpid(pid, 0)
-        return
-    os.setsid()
-    if os.fork() == 0:
-        marker.write_text(str(os.getpid()))
-        time.sleep(5)
-        os._exit(0)
-    while not marker.exists():
-        time.sleep(0.001)
-    os._exit(0)
+    subprocess.run(
+        f"setsid sh -c 'echo $$ > {marker}; sleep 5' & until [ -s {marker} ]; do sleep 0.01; done", shell=True
+    )
 
 
 def export(cell: Cell, data_folder: Path, folder: Path) -> None:

@@ -9,8 +9,6 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from accelbench.devices import allocators
-
 
 class Tokens(nn.Module):
     def __init__(self, vocab=100, width=16, layers=1):
@@ -222,24 +220,3 @@ def squares(output, batch):
 
 def diverging(output, batch):
     return output.mean() / 0.0
-
-
-class Wide(nn.Linear):
-    """A layer of 8 MB, whose check takes blocks of 16 MB."""
-
-    def __init__(self):
-        super().__init__(1024, 2048)
-
-
-def wide(batch_size, log):
-    """A batch for `Wide`; `log` is the file in which `with_thresholds` writes."""
-    with_thresholds.log = log
-    return torch.randn(batch_size, 1024)
-
-
-def with_thresholds(output, batch):
-    """A loss that notes from which size on malloc maps a block, in bytes, in each step."""
-    _, mapped = allocators.threshold_values()
-    with open(with_thresholds.log, "a") as log:
-        print(mapped, file=log)
-    return output.square().mean()

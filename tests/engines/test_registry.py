@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from accelbench.engines import registry
-from accelbench.engines.registry import host_spec
+from accelbench.engines.registry import LIGHT_IMPORT, NOTE_MALLOC, host_spec
 from accelbench.engines.targets import LIGHTNING
 from accelbench.grid.fingerprint import BUILT_ON
 from accelbench.schema.cell import EXPORTING, Device, Engine, KerasSettings
@@ -28,6 +28,13 @@ def test_each_device_gets_the_environment_that_its_library_reads_at_import_in_a_
     }
     assert len({spec.key for spec in specs.values()}) == len(Device)
     assert host_spec(make_cell(batch_size=1)).key == host_spec(make_cell(batch_size=2)).key
+    # Malloc's thresholds are noted as a script has them that imports the framework alone.
+    assert host_spec(make_cell(engine=Engine.lightning)).preload[:4] == (
+        "torch",
+        LIGHT_IMPORT,
+        "pytorch_lightning",
+        NOTE_MALLOC,
+    )
 
 
 def test_keras_has_its_own_host_which_sees_no_gpu_on_a_cpu_cell():

@@ -7,7 +7,7 @@ import pytest
 
 from accelbench.engines.lightning import engine
 from accelbench.engines.pytorch import engine as pytorch
-from accelbench.engines.registry import LIGHT_IMPORT, host_spec
+from accelbench.engines.registry import LIGHT_IMPORT
 from accelbench.schema.cell import Device, Engine, Mode, Phase, Precision, Protocol
 from engines import cells
 from engines.cells import RANDOM, TWO_STEPS, cell_to_goal, own_cell, printed, ran
@@ -102,23 +102,6 @@ from torchmetrics.text import Perplexity
 assert issubclass(Accuracy, result.Metric) and issubclass(Perplexity, torchmetrics.Metric)
 assert torchmetrics.functional.accuracy and torchmetrics.__version__
 """
-
-
-PRINTS = """
-import importlib, sys
-
-for name in sys.argv[1:]:
-    importlib.import_module(name)
-from accelbench.devices import allocators
-if not allocators._noted:
-    allocators.note_thresholds()
-print(allocators._noted)
-"""
-
-
-def test_a_cell_of_lightning_begins_with_the_malloc_thresholds_of_a_script_that_imports_lightning():
-    of_script = printed(PRINTS, "torch", "pytorch_lightning")
-    assert printed(PRINTS, *host_spec(make_cell(engine=Engine.lightning)).preload) == of_script
 
 
 @pytest.mark.slow

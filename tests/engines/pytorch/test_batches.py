@@ -125,15 +125,6 @@ def test_what_a_network_compiles_itself_is_counted(tmp_path):
     assert (plain.num_compiles, plain.compile_s) == (None, None)
 
 
-def test_the_check_of_weights_teaches_malloc_nothing(hosts, tmp_path):
-    """Otherwise, later steps would have fewer page faults than steps of a script without the check."""
-    log = tmp_path / "thresholds"
-    cells.ran(hosts, own_cell("Wide", "wide", "with_thresholds", batch_args={"log": str(log)}), tmp_path)
-    first, *others = [int(line) for line in log.read_text().split()]
-    assert max(others) < 16 << 20
-    assert first < max(others), "steps free blocks that are mapped: malloc learns from them"
-
-
 @pytest.mark.filterwarnings("ignore:Sparse CSR")
 def test_weights_with_other_signs_and_sparse_tensors_with_other_places_differ():
     assert norm_of(torch.tensor([1.0, -1.0, -1.0])) != norm_of(torch.tensor([1.0, 1.0, -1.0]))
