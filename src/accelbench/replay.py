@@ -19,7 +19,7 @@ from accelbench.errors import UserError
 from accelbench.grid.own_code import check_own_code
 from accelbench.grid.plan import skip_reason
 from accelbench.isolation.hosts import Hosts
-from accelbench.presentation import counted, say, significant
+from accelbench.presentation import counted, duration, say, significant
 from accelbench.project import RUNS
 from accelbench.schema.cell import SERVING, Cell, Library, Protocol
 from accelbench.settings.compose import one_cell
@@ -53,15 +53,17 @@ def replay(name: str, num: int, budget_s: float, console: Console, hosts: Hosts,
     findings = set[str]()
     measured = set[str]()
     left_out = Counter[str]()
+    longer = ""  # why claims that take too long are left out
     for number, (what, claim) in enumerate(claims, 1):
         sides = (claim.first, claim.second)
         reasons = [_why_not(side.cell, trusts) for side in sides]
         wanted = measured | {side.settings_key for side in sides}
         if len(wanted) > num:
             reasons.append("needs a larger --cells")
-        if claim.cost_s > ends_s - time.monotonic():
-            reasons.append("needs a longer --budget")
-        if why := next(filter(None, reasons), None):
+        why = next(filter(None, reasons), None)
+        if why is None and claim.cost_s > ends_s - time.monotonic():
+            why = longer = longer or f"needs a longer --budget: the first takes about {duration(claim.cost_s)}"
+        if why:
             left_out[why] += 1
             continue
         measured = wanted
@@ -86,7 +88,10 @@ def _of_bundle(path: Path) -> list[tuple[str, Gap]]:
     claims = []
     for job in jobs(cells):
         others = [] if job.others else [gap(job.fastest, other) for other in job.cells[1:]]  # cells of other batches
-        for rank, gain in enumerate(gain for gain in [*job.gains, *others] if gain.word != Word.cant_tell):
+        decided = [gain for gain in [*job.gains, *others] if gain.word != Word.cant_tell]
+        if not decided and job.lead and job.lead.word != Word.cant_tell:
+            decided = [job.lead]  # of a batch size without a sure or likely gain
+        for rank, gain in enumerate(decided):
             claim = gain if gain.ratio > 1 else gap(gain.second, gain.first)
             claims.append((rank, f"{job.what}: {job.text(claim.first)} over {job.text(claim.second)}", claim))
     claims.sort(key=itemgetter(0))
