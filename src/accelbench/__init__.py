@@ -3,6 +3,7 @@
 `import accelbench` imports no framework. Each of these names is loaded at its first use.
 """
 
+import random
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -34,7 +35,10 @@ __all__ = sorted(_PLACES)
 def __getattr__(name: str) -> Any:
     if name not in _PLACES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_PLACES[name]}"), name)
+    state = random.getstate()  # which is the caller's; rich draws a number when it is imported
+    found = getattr(import_module(f"{__name__}.{_PLACES[name]}"), name)
+    random.setstate(state)
+    return found
 
 
 def __dir__() -> list[str]:

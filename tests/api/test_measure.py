@@ -33,7 +33,6 @@ def test_a_network_of_a_notebook_is_measured_in_a_fresh_process_and_nothing_chan
     scale = 2
     net, batch = Net(), torch.randn(8, 16)
     before = {name: value.clone() for name, value in net.state_dict().items()}
-    assert accelbench.measure  # loads rich, which draws a number
     states = random.getstate(), torch.get_rng_state().tolist()
     result = measured(net, batch, mode="train", loss=lambda output, batch: output.square().mean(), name="net")
     assert (result.precision, result.mode, result.samples) == ("fp32", "train", 8)
