@@ -90,6 +90,7 @@ def complaint(words, capsys, project):
         ("suite=mnist_networks", "suite=mnist_networks: several values need -m"),
         ("plan model=mlp hydra/sweeper=optuna", f"hydra/sweeper=optuna: {NOT_HYDRAS}"),
         ("-m suite=mnist_networks hydra/sweeper=basic", "hydra/sweeper: can't be combined with suite="),
+        ("-m batch_size=8,16 hydra/launcher=joblib", "hydra/launcher=joblib: only accelbench's launcher is allowed"),
         ("--info --cfg job", "-m, --cfg, --info: only one of these can be used"),
         ("-m hydra.sweep.dir=elsewhere", "elsewhere: should be a folder under runs/, such as runs/mine"),
         ("\x1b[2Jbogus", r"\x1b[2Jbogus: unknown command."),
@@ -291,16 +292,21 @@ def test_an_interruption_and_what_the_system_refuses_is_one_line(project, monkey
     assert capsys.readouterr().err == f"{told}\n"
 
 
-@pytest.mark.parametrize("words", [["hydra.run.dir=runs/a"], ["-m", "hydra.sweep.dir=runs/a", "model=mlp,rnn"]])
+@pytest.mark.parametrize(
+    "words", [["hydra.run.dir=runs/a"], ["-m", "hydra.sweep.dir=runs/a", "model=mlp,scaling_cnn_small", "batch_size=1"]]
+)
 def test_hydras_folder_is_that_of_the_records_and_keeps_the_configuration_and_the_words(faulty, words):
     assert main([*words, *PLAIN]) == 0
-    assert {record.status for record in plan_file.read_planned(faulty / "runs/a")} == {Status.ok}
+    planned = list(plan_file.read_planned(faulty / "runs/a"))
+    assert {record.status for record in planned} == {Status.ok}
+    found = {record.cell.model.name: record.cell.data.name for record in planned}  # each network has its data
+    assert found == {"mlp": "mnist", **({"scaling_cnn_small": "random"} if "-m" in words else {})}
     kept = {path.stem: OmegaConf.load(path) for path in (faulty / "runs/a/.hydra").iterdir()}
     assert kept["config"].tracking.name == "none"
     assert "hydra" not in kept["config"]
     assert kept["hydra"].hydra.launcher._target_ == "hydra_plugins.accelbench.CellLauncher"
     assert "mode=infer" in kept["overrides"]
-    assert ("model=mlp,rnn" in kept["overrides"]) == ("-m" in words)
+    assert ("model=mlp,scaling_cnn_small" in kept["overrides"]) == ("-m" in words)
 
 
 @pytest.mark.parametrize(
@@ -323,12 +329,6 @@ def test_what_hydras_users_know_works(faulty, capsys, words, told):
         assert main(words.split()) == 0
     captured = capsys.readouterr()
     assert (told in captured.out, captured.err, (faulty / "runs").exists()) == (True, "", False)
-
-
-def test_several_data_sets_are_measured_each_by_its_networks(faulty):
-    assert main(["-m", *PLAIN, "out=runs/a", "model=mlp,scaling_cnn_small", "batch_size=1"]) == 0
-    found = {record.cell.model.name: record.cell.data.name for record in plan_file.read_planned(faulty / "runs/a")}
-    assert found == {"mlp": "mnist", "scaling_cnn_small": "random"}
 
 
 TRIED: list[float] = []
@@ -355,12 +355,6 @@ def test_a_sweeper_of_someone_elses_gets_the_speed_of_each_job(faulty, monkeypat
     assert main(["-m", *PLAIN, "hydra/sweeper=doubling", "out=runs/a"]) == 0
     assert len(list(plan_file.read_planned(faulty / "runs/a"))) == len(TRIED) == 2
     assert min(TRIED) > 0
-
-
-@pytest.mark.parametrize("launcher", ["joblib", "basic"])
-def test_a_launcher_that_runs_cells_side_by_side_is_refused(faulty, capsys, launcher):
-    assert main(["-m", *PLAIN, "batch_size=8,16", f"hydra/launcher={launcher}"]) == 2
-    assert f"hydra/launcher={launcher}: only accelbench's launcher is allowed" in capsys.readouterr().err
 
 
 def test_a_reader_that_goes_away_ends_the_program_in_silence(project):

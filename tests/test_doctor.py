@@ -13,7 +13,7 @@ from accelbench.devices.registry import look
 from accelbench.doctor import detectable, selfcheck
 from accelbench.errors import UserError
 from accelbench.schema.cell import Device
-from answers.processes import process
+from answers.conftest import process
 from fakes import make_project
 
 

@@ -44,10 +44,7 @@ FAIL = ["means!=walk", "means", "days>=2", "days<2 stop", "stop>1", "days<days"]
 
 
 @pytest.mark.parametrize("condition", HOLD + FAIL)
-def test_a_condition_holds_if_all_of_its_terms_do(condition):
+def test_a_condition_holds_if_all_of_its_terms_do_and_a_refusal_has_the_values_and_what_to_use_instead(condition):
     assert Trip().holds(condition) == (condition in HOLD)
-
-
-def test_a_refusal_has_the_values_and_what_to_use_instead():
     rules = [Rule("days>5", "days={days}: {means} is slow", "means=ride"), Rule("stop", "never")]
     assert list(Trip(days=7.0).refusals(rules)) == ["days=7: walk is slow: use means=ride"]

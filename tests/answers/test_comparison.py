@@ -13,7 +13,7 @@ from accelbench.errors import UserError
 from accelbench.schema import record
 from accelbench.schema.cell import Engine, KerasSettings, Mode, ModelSpec, Precision, Status
 from accelbench.schema.measurement import Data
-from answers.processes import process
+from answers.conftest import process
 from fakes import make_cell, make_record, write_plan_of
 
 MACHINE = {"cpu_name": "AMD EPYC", "num_threads": 2}

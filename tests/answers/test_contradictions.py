@@ -15,11 +15,10 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 import accelbench
-from accelbench.answers import headline
 from accelbench.answers.cells import Process, process_rows
 from accelbench.answers.jobs import REFERENCE, jobs
 from accelbench.cli import main
-from accelbench.report import figure, read
+from accelbench.report import read
 from accelbench.report.contents import compose
 from accelbench.report.export import cell_rows
 from accelbench.report.overview import picture_of
@@ -146,16 +145,6 @@ def number(value) -> float:
     return float(str(value).replace(",", ""))
 
 
-def of_headline(page) -> None:
-    """The bars of headline.txt have two digits of each gain, and its mark."""
-    faster = [job for job in page.jobs if job.best]
-    lines = [line.plain for line in headline.of_jobs(page.jobs, 200) if headline.BAR in line.plain]
-    for job, line in zip(faster, lines, strict=True):
-        mark, ratio = re.search(rf"{headline.BAR}(\S) +({NUMBER})x ", line).groups()
-        assert mark == headline.MARKS[job.gain.word]
-        assert number(ratio) == pytest.approx(job.gain.ratio, rel=0.06)
-
-
 def of_every_cell(said, page) -> None:
     """The page's table of every cell: its speeds, and how each stands to the reference of its batch."""
     references = references_of(page.jobs)
@@ -176,21 +165,6 @@ def rows_of(cells):
 def references_of(of_groups):
     gains = [group.gain_of(cell) for group in of_groups for cell in group.cells]
     return {gain.first.measured_key: gain.second.measured_key for gain in gains if gain}
-
-
-def of_figure(said, page) -> None:
-    """The texts at the right end of the picture to take away have two digits of what the others show."""
-    gaining = [job for job in page.jobs if job.gains]
-    if not gaining:
-        return
-    ends = [each.get_text() for each in figure.of_jobs(gaining, 7.0).axes[0].texts[: len(gaining)]]
-    for job, end in zip(gaining, ends, strict=True):
-        first, second = sorted([job.gain.first.measured_key, job.gain.second.measured_key])
-        ratio, word = said.pairs[first, second]["every cell"]
-        ratio = ratio if first == job.gain.first.measured_key else 1 / ratio
-        assert end.startswith("? ") == (word == "can't tell")
-        if job.best:
-            assert float(end.partition("x ")[0]) == pytest.approx(ratio, rel=0.06)
 
 
 def of_first_screen(said, page) -> None:
@@ -230,34 +204,24 @@ def of_mlflow(said, cells) -> None:
             assert run.tags["word"] in (REFERENCE, ALONE, by_key[key].outcome)
 
 
-def of_python(said, root) -> None:
-    results = accelbench.read(root / "results")
-    for each, key in zip(results, results.to_frame()["cell"], strict=True):
-        said.speed("Python", key, each.samples_per_s)
-    said.lines("Python's answer", repr(results))
-
-
-def of_terminal(said, records) -> None:
-    out = io.StringIO()
-    terminal.show_answer([Process.of(record) for record in records], "runs/mine", Console(file=out, width=1000))
-    said.lines("a sweep's end", out.getvalue())
-
-
 def examined(maker, root, found, is_interleaved=True, is_confirmed=False) -> Said:
     records = write(maker, root, found, is_interleaved, is_confirmed)
     sweeps = read.read_all(root / "results")
     cells = [cell for sweep in sweeps for cell in sweep.cells]
     said = Said(cells)
     page = compose(sweeps)
-    of_headline(page)
     of_every_cell(said, page)
-    of_figure(said, page)
     of_first_screen(said, page)
     of_csv(said, root, sweeps)
     of_mlflow(said, cells)
-    of_python(said, root)
+    results = accelbench.read(root / "results")
+    for each, key in zip(results, results.to_frame()["cell"], strict=True):
+        said.speed("Python", key, each.samples_per_s)
+    said.lines("Python's answer", repr(results))
     if not (root / "confirmed").exists():
-        of_terminal(said, records)
+        console = Console(file=io.StringIO(), width=1000)
+        terminal.show_answer([Process.of(record) for record in records], "runs/mine", console)
+        said.lines("a sweep's end", console.file.getvalue())
     built = maker.report(root)
     (drawn,) = re.findall(r'id="gains">(.*?)</script>', (built / "index.html").read_text())
     assert json.loads(drawn)["jobs"] == json.loads(json.dumps(picture_of(page.jobs, "")["jobs"]))

@@ -162,6 +162,7 @@ def test_several_jobs_are_listed_by_what_became_of_them(answered, maker) -> None
     lines = [line.plain for line in headline.of_jobs(found, 80)]
     mark = headline.MARKS["likely"]
     assert lines[0] == "1 of 3 jobs run faster than PyTorch fp32 on CPU (same batch)"
+    assert [line.split(headline.BAR)[-1].split()[:2] for line in lines if headline.BAR in line] == [[mark, "2.0x"]]
     assert f"  nothing faster: mlp train: PyTorch bf16 b128 0.50x {mark}" in lines
     assert "  can't tell: rnn train" in lines
     alone = answered([maker.ok(maker.cell(**each), 100) for each in ({"protocol": "steps", "steps": 3}, {})])

@@ -19,8 +19,7 @@ from accelbench.schema.measurement import Block, Generation
 from accelbench.sweep import terminal
 from accelbench.sweep.card import show_card
 from fakes import make_cell, make_measurement, make_record
-from report.conftest import Maker
-from report.pictures.samples import served
+from report.conftest import Maker, served
 
 maker = Maker()
 

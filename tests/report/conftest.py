@@ -10,6 +10,7 @@ from accelbench.answers.jobs import jobs
 from accelbench.report import build
 from accelbench.report.read import Sweep, read_all
 from accelbench.report.read import read as read_sweep
+from accelbench.report.table import Table
 from accelbench.schema import record
 from accelbench.schema.cell import (
     STEP_MODES,
@@ -22,12 +23,15 @@ from accelbench.schema.cell import (
     Pipeline,
     Precision,
     Protocol,
+    Server,
     Status,
 )
-from accelbench.schema.measurement import Block, Data, Epoch, Evaluation, SystemSeries
+from accelbench.schema.measurement import Block, Breakdown, Data, Epoch, Evaluation, Quantile, SystemSeries, Work
 from accelbench.schema.plan_file import PlanFile, WantedCell, write_plan
 from accelbench.schema.record import Record
-from fakes import make_measurement, make_record
+from accelbench.schema.serialize import plain
+from accelbench.stats.request_latencies import CAREFUL, Misses, share_bounds, verdict
+from fakes import make_ceilings, make_measurement, make_record, make_serving
 
 MNIST = Data(name="mnist", digest="d" * 64, source="the original files", stand_in=False)
 STAND_IN = Data(name="mnist", digest="e" * 64, source="a drawn digit for each class", stand_in=True)
@@ -134,6 +138,49 @@ def inferring(maker, name, device="cpu", precision="fp32", rate=100.0, *, batch_
     cell = maker.cell(name, device, precision, mode=Mode.infer, batch_size=batch_size, data=RANDOM, **changes)
     model = dataclasses.replace(cell.model, input_shape=(3, side, side))
     return maker.ok(dataclasses.replace(cell, model=model), rate, data=None)
+
+
+def texts(table: Table, *first: str) -> list[dict[str, str]]:
+    """The rows that begin with `first`, by heading."""
+    rows = [dict(zip(table.headings, (entry.text for entry in row), strict=True)) for row in table.rows]
+    return [row for row in rows if tuple(row.values())[: len(first)] == first]
+
+
+PHASES = {"data_wait": [1e-3] * 4, "forward": [6e-3] * 4, "backward": [2e-3] * 4, "framework": [1e-3] * 4}
+
+
+def working(maker, model, precision="fp32", mode=Mode.infer, **changes):
+    changes = {
+        "work": Work(flops=128 * 10**8, bytes=128 * 10**6, num_operators=9),
+        "breakdown": Breakdown(phases_s=PHASES, undisturbed_s=[9.9e-3] * 4),
+        **changes,
+    }
+    made = maker.ok(maker.cell(model, precision=precision, mode=mode), 500.0, **changes)
+    rates = {"fp32": 1e11, "bf16": 4e11}
+    ceilings = make_ceilings(flops_per_s=rates, memory_bytes_per_s=1e10)
+    return dataclasses.replace(made, environment={**made.environment, "ceilings": plain(ceilings)})
+
+
+def serving(maker, rate, p99_ms, *, model="cnn", max_batch=8, seed=0):
+    """A record of requests at a rate, whose p99 may be at most 50 ms, with misses as in an M/M/1 queue."""
+    settings = {"mode": Mode.infer, "protocol": Protocol.server, "batch_size": max_batch, "seed": seed}
+    cell = maker.cell(model, server=Server(rate=rate), **settings)
+    num, share = round(20 * rate), 0.01 ** (50 / p99_ms)
+    low, high = share_bounds(share, num, CAREFUL)
+    misses = Misses(num_missed=round(share * num), effect=1.0, low=low, high=high)
+    parts = {50.0: 0.25, 90.0: 0.5, 99.0: 1.0, 99.9: 2.0}
+    known = {"num_missed": misses.num_missed, "design_effect": 1.0, "verdict": verdict(misses, 99), "busy_share": 0.625}
+    known["latencies"] = [Quantile(percentile=p, seconds=part * p99_ms / 1e3) for p, part in parts.items()]
+    served = make_serving(cell, seed=seed, duration_s=20.0, num_requests=num, **known)
+    return maker.ok(cell, rate, data=None, serving=served, blocks=[], latency_s=[])
+
+
+def served(maker, model="cnn"):
+    """Records of two settings of a network: a search's probes."""
+    fast = [(100, 20), (200, 52), (200, 40), (220, 49), (240, 900)]  # passes, can't tell, passes, can't tell, fails
+    slow = [(50, 30), (100, 80)]  # passes, fails
+    records = [serving(maker, *each, model=model, seed=seed) for seed, each in enumerate(fast)]
+    return records + [serving(maker, *each, model=model, max_batch=1, seed=9) for each in slow]
 
 
 @pytest.fixture(scope="session")

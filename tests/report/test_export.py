@@ -27,7 +27,7 @@ def exported(tmp_path, capsys):
     return exported
 
 
-def test_bencher_gets_each_number_with_its_interval_in_a_file_too(exported, tmp_path):
+def test_bencher_gets_each_number_with_its_interval_in_a_file_too_and_github_a_list_of_speeds(exported, tmp_path):
     # As documented: https://bencher.dev/docs/reference/bencher-metric-format/
     text = exported(SIZES, "bencher")
     found = json.loads(text)
@@ -39,9 +39,6 @@ def test_bencher_gets_each_number_with_its_interval_in_a_file_too(exported, tmp_
     assert speed["lower_value"] <= speed["value"] <= speed["upper_value"]
     assert exported(SIZES, "bencher", "--out", str(tmp_path / "out.json")).startswith("Written: ")
     assert text == (tmp_path / "out.json").read_text()
-
-
-def test_github_gets_a_list_of_speeds(exported):
     found = json.loads(exported(SIZES, "github-action-benchmark"))
     # The fields of its documented example; `range` and `extra` are texts.
     assert [set(each) for each in found] == [{"name", "unit", "value", "range", "extra"}] * 2

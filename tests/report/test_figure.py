@@ -7,8 +7,7 @@ from PIL import Image
 from accelbench.cli import main
 from accelbench.schema.cell import Engine, Mode, Status
 from fakes import make_trained
-from report.conftest import Maker
-from report.pictures.samples import served, working
+from report.conftest import Maker, served, working
 
 INCH = 72  # points
 
@@ -42,7 +41,7 @@ def drawn(here, maker):
     return drawn
 
 
-def test_by_default_it_has_a_row_for_each_job_with_the_ratio_that_best_prints(drawn, capsys):
+def test_by_default_it_has_a_row_for_each_job_with_the_ratio_that_best_prints(drawn, maker, capsys):
     found = drawn(GAINING)
     assert capsys.readouterr().out == "Figure: new/figure.svg\n"
     names = ["cnn infer", "mlp train", "rnn train"]
@@ -55,9 +54,7 @@ def test_by_default_it_has_a_row_for_each_job_with_the_ratio_that_best_prints(dr
     assert "! in doubt" not in found
     assert main(["best", "runs"]) == 0
     assert re.search(r"cnn infer.* 3\.50 times as fast", " ".join(capsys.readouterr().out.split()))
-
-
-def test_marks_of_one_engine_and_precision_are_told_apart(drawn, maker):
+    # Marks of one engine and precision are told apart.
     cells = [maker.cell(), *(maker.cell(threads=num) for num in (1, 2)), maker.cell(precision="bf16")]
     found = drawn([maker.ok(cell, rate) for cell, rate in zip(cells, (100, 210, 200, 400), strict=True)])
     assert {"fp32 1 thread", "fp32 2 threads", "bf16"} <= set(found)

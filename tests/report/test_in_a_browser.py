@@ -175,7 +175,7 @@ def test_nothing_hinders_readers_with_other_eyes_or_hands(show, two_suites: Path
     assert [(each["id"], [node["target"] for node in each["nodes"]][:3]) for each in found["violations"]] == []
 
 
-def test_what_users_name_their_networks_is_only_text(show, two_suites: Path) -> None:
+def test_names_of_networks_are_only_text_and_no_script_but_the_pages_own_runs(show, two_suites: Path) -> None:
     browser = show("#as=bars&columns=all&cell=", folder=two_suites)
     choose(browser, "model", WICKED)
     assert set(column(browser, "model")) == {WICKED}
@@ -188,10 +188,6 @@ def test_what_users_name_their_networks_is_only_text(show, two_suites: Path) -> 
     assert browser.title == TITLE
     assert browser.find_elements(By.CSS_SELECTOR, "img[src=x]") == []
     assert browser.get_log("browser") == []
-
-
-def test_only_the_pages_own_scripts_run(show) -> None:
-    browser = show()
     browser.execute_script(
         """const script = document.createElement("script");
         script.textContent = "document.title = 'run'";

@@ -25,10 +25,7 @@ def test_reads_what_the_plan_names_in_its_order_and_names_the_other_records(tmp_
         "Not shown, because the plan of results/nets lacks them: 4 records (their cells are no longer wanted, or "
         f"their code, versions or machine changed): {', '.join(names[:3])}, ..."
     )
-
-
-def test_sweeps_are_read_at_any_depth_by_name_and_told_apart(tmp_path: Path, maker) -> None:
-    results = tmp_path / "runs"
+    results = tmp_path / "runs"  # of which sweeps are read at any depth, and told apart by name
     for place, model in (("", "rnn"), ("h100", "cnn"), ("l40s/again", "mlp")):
         maker.suite(results / place, [maker.ok(maker.cell(model, suite="s"), 10)], study=None)
     record.write(maker.ok(maker.cell(batch_size=2), 1), results)  # a stray record hides none of them

@@ -173,12 +173,7 @@ def test_processes_that_fail_are_left_out(failing, status, rounds, code, reason,
     assert re.search(reason, capsys.readouterr().out)
 
 
-def test_ends_of_one_speed_are_no_slow_down(fates, capsys):
-    assert bisect("change0", "change3") == 1
-    assert "No slow-down to look for: BAD is not slower than GOOD" in capsys.readouterr().out
-
-
-def test_only_commits_of_the_branch_of_bad_are_tried(fates, capsys):
+def test_only_commits_of_the_branch_of_bad_are_tried_and_none_between_ends_of_one_speed(fates, capsys):
     git("stash", "-q")
     git("checkout", "-q", "-b", "side", "change3")
     git("commit", "-q", "--allow-empty", "-m", "On the side")
@@ -188,6 +183,8 @@ def test_only_commits_of_the_branch_of_bad_are_tried(fates, capsys):
     text = capsys.readouterr().out
     assert re.search(FOUND, text)
     assert "On the side" not in text
+    assert bisect("change0", "change3") == 1
+    assert "No slow-down to look for: BAD is not slower than GOOD" in capsys.readouterr().out
 
 
 @pytest.mark.slow

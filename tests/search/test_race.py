@@ -54,14 +54,11 @@ def test_a_few_cells_get_three_processes_before_any_drops_out_and_time_is_left()
     assert (equal.is_decided, equal.ratio.high < 1.02) == (True, True)
 
 
-def test_the_budget_ends_a_race_and_leaves_time_for_the_rounds():
+def test_the_budget_ends_a_race_and_cells_over_the_limit_and_failed_ones_leave_it():
     race = World(np.linspace(100, 200, 100), budget_s=40.0)
     assert 0 <= race.rest_s < COST_S[True]
     assert race.outcomes().count(Outcome.untried) == pytest.approx(52, abs=2)
     assert not race.is_decided
-
-
-def test_cells_over_the_limit_and_failed_ones_leave_the_race():
     race = World([100.0, 50.0, 60.0, -1.0], limit=80.0)
     assert race.outcomes() == [Outcome.over, Outcome.left, Outcome.left, Outcome.failed]
     assert race.leader.item == 2

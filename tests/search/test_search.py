@@ -1,25 +1,34 @@
 import contextlib
-import dataclasses
 import io
+import math
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from rich.console import Console
 
+from accelbench import pipeline
 from accelbench.answers.jobs import jobs
 from accelbench.cli import main
 from accelbench.errors import UserError
 from accelbench.isolation import hosts as isolated
+from accelbench.isolation.hosts import Hosts
 from accelbench.project import RECORDS
 from accelbench.report import read
 from accelbench.schema import plan_file, record
-from accelbench.schema.cell import Protocol, Status
+from accelbench.schema.cell import Options, Precision, Protocol, Status
 from accelbench.schema.plan_file import read_race
+from accelbench.search import largest_batch
 from accelbench.search.base import BaseSearch
+from accelbench.search.largest_batch import next_batch
 from accelbench.search.race import Goal, search
+from accelbench.search.top import answer, folder_of, questions
+from accelbench.sweep import run
+from accelbench.sweep.run import SweepResult
 from accelbench.sweep.terminal import SweepProgress
-from fakes import make_cell, make_options
+from fakes import faulty_host, make_cell, make_measurement, make_options, make_record
+from report.conftest import Maker
 
 FOLDER = Path("runs/mine")  # in the project
 OPTIONS = make_options(out="runs/mine", tracking="mlflow")
@@ -91,7 +100,7 @@ def test_an_interrupted_search_keeps_what_it_has_and_goes_on(searched, monkeypat
 
 
 def test_equal_cells_end_with_the_budget_and_no_claim(searched):
-    goal = dataclasses.replace(GOAL, budget_s=8.0)  # too little for five full processes of each
+    goal = replace(GOAL, budget_s=8.0)  # too little for five full processes of each
     text, _ = searched([make_cell(threads=threads) for threads in (1, 2)], goal)
     assert re.search(r"It is [0-9.]+ times as fast as .* \(can't tell: too few processes in full\)", text)
     assert "To go on: run the same command with out=runs/mine" in text
@@ -101,7 +110,7 @@ def test_equal_cells_end_with_the_budget_and_no_claim(searched):
 
 def test_cells_that_fail_or_exceed_the_limit_of_latency_are_out_with_the_reason(searched):
     # The median step takes a millisecond for each sample of the batch.
-    text, _ = searched(batches(1, 8, 32, 64, fault="batch decides, not 32"), dataclasses.replace(GOAL, latency_ms=10.0))
+    text, _ = searched(batches(1, 8, 32, 64, fault="batch decides, not 32"), replace(GOAL, latency_ms=10.0))
     assert re.search("-b8-infer: fastest, ", text)
     assert "Left out: 1 failed, 1 over the limit." in text
     assert "failed: ValueError: a bad batch" in text
@@ -110,7 +119,7 @@ def test_cells_that_fail_or_exceed_the_limit_of_latency_are_out_with_the_reason(
 
 
 def test_a_process_that_the_budget_cuts_off_says_nothing_about_its_cell(searched):
-    goal = dataclasses.replace(GOAL, budget_s=2.0)
+    goal = replace(GOAL, budget_s=2.0)
     with pytest.raises(UserError, match="too short"):
         searched([make_cell("hang", batch_size=size) for size in (1, 8)], goal)
     (cut,) = [record.read(path) for path in FOLDER.glob(RECORDS)]
@@ -121,7 +130,7 @@ def test_a_process_that_the_budget_cuts_off_says_nothing_about_its_cell(searched
 
 def test_cells_are_tried_in_the_order_in_which_they_were_asked_for(searched):
     cells = batches(64, 1, 8, 32)
-    text, race = searched(cells, dataclasses.replace(GOAL, budget_s=2.0), status=1)
+    text, race = searched(cells, replace(GOAL, budget_s=2.0), status=1)
     assert f"{cells[0].label} and others: no cell can be recommended" in text
     assert f"Left out: {4 - len(race.short)} not tried." in text
 
@@ -137,7 +146,7 @@ def test_cells_are_tried_in_the_order_in_which_they_were_asked_for(searched):
 )
 def test_a_grid_that_cannot_be_searched_is_told(cells, message, searched):
     with pytest.raises(UserError, match=message):
-        searched(cells, dataclasses.replace(GOAL, latency_ms=5.0))
+        searched(cells, replace(GOAL, latency_ms=5.0))
 
 
 @pytest.mark.slow
@@ -151,3 +160,109 @@ def test_real_cells_race_and_a_search_goes_on(project, hosts, monkeypatch, capsy
     before = written()
     assert main(["best", "--search", "--budget", "60s", *words]) == 0
     assert written() == before
+
+
+@pytest.mark.parametrize("limit", [3, 100, 1000, 33_333, 1 << 19])
+@pytest.mark.parametrize("fixed", [0, 100, 1000])
+def test_the_limit_is_found_within_an_eighth_and_no_try_needs_much_more(limit, fixed):
+    fits, fails, room, tried = 0, math.inf, 2.0, [1]
+    while tried[-1] is not None:
+        if tried[-1] <= limit:
+            fits, room = tried[-1], (fixed + limit) / (fixed + tried[-1])
+        else:
+            fails = tried[-1]
+        tried.append(next_batch(fits, fails, room))
+    assert fits <= limit < fails
+    assert fails - fits <= max(1, fits / 8)
+    assert len(tried) - 1 <= limit.bit_length() + (4 if not fixed else 20)
+    assert max(tried[:-1]) <= max(limit + 1, 1.14 * limit)
+
+
+ANYWHERE = make_options(tracking="mlflow", out=None)
+
+
+def test_when_the_time_is_over_the_largest_that_fits_is_told(project, monkeypatch):
+    def swept(cells, options, console, *, hosts, show):
+        (cell,) = cells
+        assert (cell.protocol, cell.steps, cell.breakdown_s, options.tracking) == (Protocol.steps, 1, 0, "none")
+        assert options.out in (None, str(project / "runs/mine/new"))
+        measured = make_measurement(peak_host_bytes=10**9 + cell.batch_size * 2 * 10**8)
+        record = make_record(cell, measurement=measured, wall_s=0.5 * cell.batch_size)
+        return SweepResult(project / "runs/mine/new", [record])
+
+    monkeypatch.setattr(largest_batch.run, "run", swept)
+    console = Console(file=io.StringIO(), width=200)
+    assert largest_batch.find(make_cell(batch_size=4), ANYWHERE, console, None, 7.0) == 0
+    assert console.file.getvalue().splitlines()[1:] == [
+        "4 samples, 2 s: fits, which takes 1.8 GB",
+        "8 samples, 4 s: fits, which takes 2.6 GB",
+        "The largest batch that fits: 8, which takes 2.6 GB; 16 was not tried: "
+        "it takes about 8 s, longer than the rest of --budget (default: 1m).",
+        "Records of the tries: runs/mine/new",
+    ]
+
+
+def test_a_cell_that_this_machine_skips_is_a_mistake_and_nothing_is_tried(project):
+    skipped = make_cell(precision=Precision.tf32)  # which no CPU has
+    console = Console(file=io.StringIO())
+    with pytest.raises(UserError, match="--largest-batch: this machine skips .*tf32"):
+        largest_batch.find(skipped, ANYWHERE, console, None, 60.0)
+    assert console.file.getvalue() == ""
+
+
+def test_a_try_is_a_process_of_one_host_that_takes_the_memory_that_is_told(project):
+    console = Console(file=io.StringIO(), width=200)
+    with Hosts(faulty_host) as hosts:
+        assert largest_batch.find(make_cell("tell peak", batch_size=32), ANYWHERE, console, hosts, 60.0) == 0
+        assert len(hosts._hosts) == 1
+    assert "The largest batch that fits: 64, which takes 1.5 GB; more" in console.file.getvalue()
+    assert len(list((project / "runs").glob("*/*-*.json"))) == 2
+
+
+maker = Maker()
+
+
+def asked(tmp_path, budgets_s, *records):
+    maker.suite(tmp_path / "results", list(records))
+    sweeps = read.read_all(tmp_path / "results")
+    return [[each.first.cell.model.name for each in questions(sweeps, budget_s)] for budget_s in budgets_s]
+
+
+def pair(model, rates, wall_s=1.0, **other):
+    cells = [maker.cell(model), maker.cell(model, **other or {"precision": "bf16"})]
+    return [replace(maker.ok(cell, rate), wall_s=wall_s) for cell, rate in zip(cells, rates, strict=True)]
+
+
+def test_the_cheapest_questions_are_asked_first_and_of_these_the_closest(tmp_path):
+    slow = [*pair("dear", (10, 20), 9.0), *pair("far", (10, 20)), *pair("near", (10, 11))]
+    # Five processes of each of two cells of 1 s take 10 s; of 0.1 s they take 1 s.
+    found = asked(tmp_path, (1000.0, 12.0, 0.0), *slow, *pair("fast", (1, 2), 0.1))
+    assert found == [["fast", "near", "far", "dear"], ["fast", "near"], []]
+    sizes = pair("cnn", (320, 80), 0.1, batch_size=32)  # which of two batch sizes is faster is a question too
+    assert asked(tmp_path / "sizes", [1000.0], *sizes, *pair("mlp", (1, 2))) == [["cnn", "mlp"]]
+
+
+def test_after_it_is_answered_the_report_is_sure_or_says_that_it_cannot_tell(project, shared, monkeypatch):
+    cells = [make_cell(), make_cell(options=Options(channels_last=True))]
+    console = Console(file=io.StringIO(), width=200)
+    run.run(cells, make_options(out=None), console, project / "results" / "test", hosts=shared)
+    (question,) = questions(read.read_all(project / "results"), 1000.0)
+    folder = project / "confirmed"
+    done = answer([question], folder, console, shared)
+    assert [record.status for record in done] == [Status.ok] * 10
+    assert answer([question], folder, console, shared) == done
+    sweeps = read.read_all(project / "results")
+    assert list(map(folder_of, questions(sweeps, 1000.0))) == [folder_of(question)]  # it keeps what it has
+    assert len(sweeps[0].cells) == 2
+    (found,) = jobs(sweeps[0].cells)
+    assert found.lead.is_interleaved
+    assert "too few blocks" not in found.lead.how_sure
+    assert [cell.num_processes for cell in found.cells] == [5, 5]
+    assert "Question 1 of 1" in console.file.getvalue()
+    assert f"is {cells[0].label} or {cells[1].label} faster?" in console.file.getvalue()  # the reference comes first
+
+    monkeypatch.setattr(pipeline.params, "suite_names", lambda root: ["test"])
+    monkeypatch.setattr(pipeline.params, "confirm_s", lambda root: 0.0)  # no question is asked any more
+    pipeline.confirm_best(project, console, shared)
+    assert len(list(folder.glob("*/*-*.json"))) == 10  # the records stay
+    assert [cell.num_processes for cell in read.read_all(project / "results")[0].cells] == [1, 1]

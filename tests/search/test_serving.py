@@ -88,11 +88,11 @@ def test_the_budget_ends_it_and_the_same_command_goes_on(searched):
     assert first == written()
     assert "To go on" not in searched(settings(8))
     assert first.items() <= written().items()
-
-
-def test_a_budget_without_time_for_a_probe_is_the_reason(searched):
-    text = searched(settings(8), budget_s=12.0, status=1)
-    assert text.endswith("No rate is surely within the limit. A longer --budget may find one.\n")
+    too_short = searched(settings(4), budget_s=12.0, status=1)  # for a probe
+    assert too_short.endswith("No rate is surely within the limit. A longer --budget may find one.\n")
+    # Workers that slow each other down, to 100/s in all, do not show how long a lone request takes.
+    text = searched(settings(1, server=Server(latency_ms=15.0, workers=4)), budget_s=200.0)
+    assert "no rate keeps the limit" not in text
 
 
 @pytest.mark.parametrize(
@@ -107,11 +107,6 @@ def test_what_can_not_be_served_is_said_at_once(fault, reason, searched):
     assert reason in text
     assert text.endswith(UNSURE)
     assert len(written()) == len(list(plan_file.read_planned(FOLDER))) == 1
-
-
-def test_workers_that_slow_each_other_down_do_not_show_how_long_a_lone_request_takes(searched):
-    text = searched(settings(1, server=Server(latency_ms=15.0, workers=4)), budget_s=45.0)  # 100/s in all
-    assert "no rate keeps the limit" not in text
 
 
 @pytest.mark.parametrize(
@@ -204,8 +199,6 @@ def test_between_probes_far_from_each_other_the_next_rate_halves_the_way_or_repe
     assert (rate, seconds) == (4330, pytest.approx(2 * 9.6))
     candidate.probes.append(passed)
     assert candidate.next(60.0)[0] > 4330
-
-
-def test_a_probe_of_a_fast_network_has_as_many_requests_as_a_run_may_have():
+    # A probe of a fast network has as many requests as a run may have.
     rate, seconds = Candidate(ITEM, offline=123_456.0, num=651).next(600.0)
     assert 1.9e6 < num_requests(Server(rate=rate, duration_s=seconds)) <= 2e6
