@@ -147,8 +147,7 @@ def harmless(words):
         "figure": lambda: ["figure", "A", "--question", "batch", *words[words.index("--out") :][:2]],
         "bisect": lambda: ["plan", *words[words.index("--") + 1 :]],
         "compare": lambda: ["plan", "model=mlp"] if "--top" in words else words,
-        "selfcheck": lambda: ["selfcheck", "--help"],
-        "view": lambda: ["view", "--help"],
+        **{each: lambda: [name, "--help"] for each in ("selfcheck", "view")},
     }
     if name in instead:
         return [instead[name]()]
