@@ -8,8 +8,6 @@ import sys
 from pathlib import Path
 from statistics import median
 
-import pytest
-
 from fakes import copy_package, make_project
 
 FILES = Path(__file__).with_name("sleep")
@@ -18,44 +16,36 @@ STEP_S = 0.010  # seconds that the engine sleeps for each batch
 BATCH_SIZE = 32
 
 
-@pytest.fixture
-def project(tmp_path):
-    root = make_project(tmp_path)
-    first = '["pytorch", "lightning", "keras"'
-    copy_package(root, "schema/cell.py", first, first + WORD)
-    folder = root / "src" / "accelbench" / "engines" / "sleep"
-    folder.mkdir()
-    shutil.copy(FILES / "engine.py", folder)
-    shutil.copy(FILES / "sleep.yaml", root / "conf" / "engine")
-    return root
-
-
-def python(project, *words, **variables):
-    environment = {**os.environ, "PYTHONPATH": f"{project / 'src'}:{FILES.parents[1]}", **variables}
-    done = subprocess.run([sys.executable, *words], cwd=project, env=environment, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr + done.stdout
-    return done.stdout
-
-
-def run(project, *plans):
+def run(root, *plans):
     """Measures the cells that `accelbench plan --json` prints for these settings. Returns the measurements."""
+
+    def python(*words):
+        command = [sys.executable, *words]
+        environment = {**os.environ, "PYTHONPATH": str(root / "src")}
+        done = subprocess.run(command, cwd=root, env=environment, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr + done.stdout
+        return done.stdout
+
     calls = " or ".join(f"main(['plan', '--json', *{words!r}])" for words in plans)
-    code = f"import sys; from accelbench.cli import main; sys.exit({calls})"
-    for line in python(project, "-c", code).splitlines():
-        cell = project / "cell.json"
-        cell.write_text(line)
-        outcome = json.loads(python(project, "-m", "accelbench.worker", str(cell), str(project / "data" / "mnist")))
+    for line in python("-c", f"import sys; from accelbench.cli import main; sys.exit({calls})").splitlines():
+        (root / "cell.json").write_text(line)
+        outcome = json.loads(python("-m", "accelbench.worker", "cell.json", "data/mnist"))
         assert outcome["status"] == "ok", outcome
         yield outcome["measurement"]
 
 
-def test_an_engine_of_sixty_lines_infers_and_trains_as_fast_as_it_sleeps(project):
+def test_an_engine_of_sixty_lines_infers_and_trains_as_fast_as_it_sleeps(tmp_path):
+    root, first = make_project(tmp_path), '["pytorch", "lightning", "keras"'
+    copy_package(root, "schema/cell.py", first, first + WORD)
+    (root / "src/accelbench/engines/sleep").mkdir()
+    shutil.copy(FILES / "engine.py", root / "src/accelbench/engines/sleep")
+    shutil.copy(FILES / "sleep.yaml", root / "conf/engine")
     texts = [path.read_text() for path in FILES.iterdir() if path.is_file()]
     lines = [line for text in texts for line in text.splitlines() if line.strip()]
     assert len([*lines, WORD]) <= 60
     settings = ["engine=sleep", f"batch_size={BATCH_SIZE}", "device=cpu", "model=mlp"]
     fit = ["mode=train", "protocol=fit", "epochs=3"]
-    measured, trained = run(project, [*settings, "mode=infer"], [*settings, *fit])
+    measured, trained = run(root, [*settings, "mode=infer"], [*settings, *fit])
     rate = median(block["num_samples"] / block["seconds"] for block in measured["blocks"])
     assert 0.25 * BATCH_SIZE / STEP_S < rate <= BATCH_SIZE / STEP_S  # on a busy machine a sleep takes longer
     assert STEP_S <= median(measured["launch_s"]) < 4 * STEP_S

@@ -38,6 +38,7 @@ QUERIES, PRODUCT = 2 * 2 * 4 * 10 * 8 * 8, 2 * (2 * 4) * 10 * 10 * 8
 LSTM = nn.LSTM(5, 7)
 RECURRENT = Given(lambda images, weight: LSTM(images)[0].flatten(1), 1)
 LAYERS = nn.Sequential(nn.Linear(5, 7), nn.Tanh(), nn.Linear(7, 3))
+FROZEN = nn.Sequential(nn.Linear(5, 7).requires_grad_(False), *LAYERS[1:])
 GROUPED = nn.Sequential(nn.Conv2d(3, 6, 1), nn.Conv2d(6, 6, 3, groups=6), nn.Flatten())
 CONVOLUTION = 2 * 3 * 8 * (6 // 2) * 3 * 3 * (5 * 5)  # batch, outputs, inputs of a group, kernel, places
 
@@ -68,11 +69,7 @@ def test_known_layers_exactly(network, shape, flops):
     ("network", "shape", "flops"),
     [
         (LAYERS, (4, 5), 2 * (2 * 4 * 5 * 7) + 3 * (2 * 4 * 7 * 3)),  # the images need no gradient
-        (
-            nn.Sequential(nn.Linear(5, 7).requires_grad_(False), *LAYERS[1:]),
-            (4, 5),
-            2 * 4 * 5 * 7 + 2 * (2 * 4 * 7 * 3),
-        ),
+        (FROZEN, (4, 5), 2 * 4 * 5 * 7 + 2 * (2 * 4 * 7 * 3)),
         # Each gradient of a grouped convolution costs one forward pass.
         (GROUPED, (2, 3, 5, 5), 2 * (2 * 2 * 5 * 5 * 3 * 6) + 3 * (2 * 2 * 3 * 3 * 6 * 9)),
         # Attention computes its scores again.
