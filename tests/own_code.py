@@ -11,15 +11,14 @@ from torch.nn import functional
 
 
 class Tokens(nn.Module):
-    def __init__(self, vocab=100, width=16, layers=1):
+    def __init__(self, vocab=100, width=16):
         super().__init__()
         self.embedding = nn.Embedding(vocab, width)
-        layer = nn.TransformerEncoderLayer(width, 2, 2 * width, dropout=0.0, batch_first=True)
-        self.layers = nn.TransformerEncoder(layer, layers, enable_nested_tensor=False)
+        self.layer = nn.TransformerEncoderLayer(width, 2, 2 * width, dropout=0.0, batch_first=True)
         self.head = nn.Linear(width, vocab)
 
     def forward(self, ids, mask=None):
-        return self.head(self.layers(self.embedding(ids), src_key_padding_mask=mask))
+        return self.head(self.layer(self.embedding(ids), src_key_padding_mask=mask))
 
 
 def tokens(batch_size, seq_len=8, vocab=100):
@@ -40,8 +39,8 @@ class TwoInputs(nn.Module):
         return {"sum": self.left(left) + self.right(right), "nothing": None}
 
 
-def two_inputs(batch_size, scale=1.0):
-    return scale * torch.randn(batch_size, 32), scale * torch.randn(batch_size, 8)
+def two_inputs(batch_size):
+    return torch.randn(batch_size, 32), torch.randn(batch_size, 8)
 
 
 def sum_of_squares(output, batch):
@@ -62,19 +61,6 @@ class TakesPair(TwoInputs):
 def pairs(batch_size):
     left, right = two_inputs(batch_size)
     return {"pair": Pair(left, range(32)), "right": right}
-
-
-class Pixels(nn.Module):
-    def __init__(self, width=4):
-        super().__init__()
-        self.down, self.up = nn.Conv2d(3, width, 3, padding=1), nn.Conv2d(width, 2, 1)
-
-    def forward(self, images):
-        return self.up(functional.relu(self.down(images)))
-
-
-def pictures(batch_size):
-    return torch.randn(batch_size, 3, 8, 8)
 
 
 COUNTS = []  # what `varying` gives next
@@ -144,16 +130,6 @@ class Compiles(nn.Linear):
         self.calls += 1
         self.compiled(left.new_zeros(self.calls))
         return super().forward(left)
-
-
-class Branches(nn.Linear):
-    """Looks at the contents of its inputs, so that it can't be exported."""
-
-    def __init__(self):
-        super().__init__(8, 3)
-
-    def forward(self, left, right):
-        return super().forward(right) if left.sum() > 0 else super().forward(-right)
 
 
 def ragged_tokens(batch_size):

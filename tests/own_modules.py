@@ -142,9 +142,7 @@ Doubles = made(Lit, on_after_batch_transfer=lambda self, batch, index: [torch.ca
 LateHead = made(Lit, configure_model=lambda self: setattr(self, "head", nn.Linear(3, 3)))
 Halves = made(Lit, on_after_batch_transfer=lambda self, batch, index: [part[:4] for part in batch])
 Predicts = made(Lit, predict_step=lambda self, batch, batch_idx: self(batch[0]).softmax(-1))
-TakesIterator = made(
-    Lit, training_step=lambda self, dataloader_iter: Lit.training_step(self, *next(dataloader_iter)[:2])
-)
+TakesIterator = made(Lit, training_step=lambda self, dataloader_iter: Lit.training_step(self, *next(dataloader_iter)))
 Pools = made(Lit, predict_step=lambda self, batch, batch_idx: self(batch[0]).mean(0, keepdim=True))
 
 

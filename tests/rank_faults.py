@@ -30,19 +30,14 @@ def run(cell: Cell, data_folder: Path) -> Measurement | None:
     if cell.suite == "other precision" and rank:
         cell = replace(cell, precision=Precision.bf16_mixed)
     report = engine.Run._report
-    if cell.suite == "frozen weights":
 
-        def differ(self):
+    def spoilt(self):
+        if cell.suite == "tell":
+            torch.save(self.network.state_dict(), data_folder / f"rank{rank}of{cell.devices}.pt")
+        if cell.suite == "frozen weights":
             weight = torch.tensor([rank + 1, 2], dtype=torch.uint8)
             self.network.register_parameter("frozen", torch.nn.Parameter(weight, requires_grad=False))
-            return report(self)
+        return report(self)
 
-        engine.Run._report = differ
-    if cell.suite == "tell":
-
-        def tell(self):
-            torch.save(self.network.state_dict(), data_folder / f"rank{rank}of{cell.devices}.pt")
-            return report(self)
-
-        engine.Run._report = tell
+    engine.Run._report = spoilt
     return engine.run(cell, data_folder)

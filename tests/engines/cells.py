@@ -17,8 +17,8 @@ TWO_STEPS = {"protocol": Protocol.steps, "warmup": 1, "steps": 2}
 def own_cell(target, batch, loss=None, **changes):
     model = {name: changes.pop(name) for name in list(changes) if name in ModelSpec.__dataclass_fields__}
     functions = {"network": target, "batch": batch, **({"loss": loss} if loss else {})}
-    paths = {name: f"own_code.{function}" for name, function in functions.items()}
-    spec = ModelSpec(name=target, library=Library.custom, output=ModelOutput.any, **paths, **model)
+    paths = {name: path if "." in path else f"own_code.{path}" for name, path in functions.items()}
+    spec = ModelSpec(name=target.rpartition(".")[2], library=Library.custom, output=ModelOutput.any, **paths, **model)
     settings = {"model": spec, "data": RANDOM, "mode": Mode.train if loss else Mode.infer, "batch_size": 4}
     return make_cell(**{**settings, "breakdown_s": 0.0, **changes})
 

@@ -63,9 +63,7 @@ def test_it_ends_after_the_evaluation_that_follows_the_hit(settings, values, hit
 def test_samples_and_epochs_of_parts_of_an_epoch():
     run = run_of(epochs=2, every=0.5)
     assert trained(run, [0.1, 0.1, 0.1, 0.1]) == [2, 2, 2, 2]
-    evaluations = [
-        (evaluation.num_steps, evaluation.num_samples, evaluation.epochs) for evaluation in run.training.evaluations
-    ]
+    evaluations = [(each.num_steps, each.num_samples, each.epochs) for each in run.training.evaluations]
     assert evaluations == [(2, 64, 0.64), (4, 100, 1.0), (6, 164, 1.64), (8, 200, 2.0)]
 
 

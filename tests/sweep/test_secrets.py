@@ -5,7 +5,7 @@ import secrets
 
 from accelbench.cli import main
 from accelbench.schema import record
-from fakes import give_ceilings, make_project
+from fakes import give_ceilings
 
 # How the variables of libraries begin, and how those of services do.
 PREFIXES = ("OMP_", "MKL_", "TORCH_", "PYTORCH_", "MALLOC_", "NVIDIA_", "CUDA_", "CC_", "XLA_", "TF_", "KERAS_")
@@ -40,12 +40,9 @@ QUOTING = (
 )
 
 
-def test_a_sweep_of_one_small_cell_leaves_no_secret_in_any_file(tmp_path, monkeypatch, capfd):
-    project = make_project(tmp_path / "project")
+def test_a_sweep_of_one_small_cell_leaves_no_secret_in_any_file(project, monkeypatch, capfd):
     (project / "quotes.py").write_text(QUOTES)
-    monkeypatch.chdir(project)
-    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(project / "cache"))
     values = {name: f"v{secrets.token_hex(12)}" for name in NAMES}
     for name, value in {**values, "OMP_PROC_BIND": "false"}.items():
         monkeypatch.setenv(name, value)
@@ -59,6 +56,6 @@ def test_a_sweep_of_one_small_cell_leaves_no_secret_in_any_file(tmp_path, monkey
     assert main(["merge", "http://me:q8ZpL2xVw7@127.0.0.1:1/results", "--into", "all"]) == 2
     told = "".join(capfd.readouterr())
     assert "me:***@127.0.0.1:1/results: no such folder" in told
-    files = [path.read_bytes() for path in tmp_path.rglob("*") if path.is_file() and not path.is_symlink()]
+    files = [path.read_bytes() for path in project.rglob("*") if path.is_file() and not path.is_symlink()]
     kept = b"\n".join([told.encode(), *files])
     assert [name for name, value in {**values, "address": "q8ZpL2xVw7"}.items() if value.encode() in kept] == []

@@ -51,7 +51,9 @@ def test_a_network_runs_as_asked_and_gives_what_torch_gives(hosts, digits, engin
 
 @needs("openvino")
 def test_a_network_that_cannot_be_exported_is_skipped_with_the_exporters_sentence(hosts, tmp_path):
-    outcome = hosts.run(own_cell("Branches", "two_inputs", engine=Engine.openvino), tmp_path)
+    outcome = hosts.run(
+        own_cell("honest.networks.ExitsEarly", "honest.networks.vectors", engine=Engine.openvino), tmp_path
+    )
     assert outcome.status == Status.skipped
     assert re.match("torch.export can't convert the network: .*data-dependent", outcome.reason)
 

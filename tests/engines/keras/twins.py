@@ -85,8 +85,5 @@ def first(shape):
 
 def weights(network):
     """The tensors of a network, except counts of batches and second biases of recurrent layers, which stay 0."""
-    return [
-        tensor
-        for name, tensor in network.state_dict().items()
-        if not name.rpartition(".")[2].startswith("bias_hh") and tensor.dim()
-    ]
+    named = network.state_dict().items()
+    return [tensor for name, tensor in named if ".bias_hh" not in name and tensor.dim()]

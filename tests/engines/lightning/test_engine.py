@@ -68,8 +68,7 @@ def test_it_has_its_phases_and_its_output_is_compared(digits, mode):
 
 def test_batches_of_the_users_own_and_a_network_that_needs_gradients(tmp_path):
     cells.measured(engine, own_cell("Tokens", "tokens", "token_loss", engine=Engine.lightning), tmp_path)
-    asked = own_cell("Tokens", "tokens", engine=Engine.lightning)
-    asked = replace(asked, model=replace(asked.model, network="honest.networks.Pull", batch="honest.networks.vectors"))
+    asked = own_cell("honest.networks.Pull", "honest.networks.vectors", engine=Engine.lightning)
     assert any("inference ran in" in note for note in cells.measured(engine, asked, tmp_path).notes)
 
 

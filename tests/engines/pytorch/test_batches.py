@@ -20,6 +20,7 @@ from engines.cells import RANDOM, TWO_STEPS, own_cell
 from fakes import make_cell, make_record
 from marks import slow
 
+PIXELS = {"in_channels": 3, "out_channels": 2, "kernel_size": 1}
 OWN, TWO, LOSS = "own_code", ("TwoInputs", "two_inputs"), "sum_of_squares"
 
 
@@ -48,8 +49,7 @@ def test_tokens_stay_whole_numbers_in_every_precision(tmp_path, precision, loss)
 @pytest.mark.parametrize(
     ("target", "batch", "changes"),
     [
-        ("Pixels", "pictures", {}),  # the target of an image is an image
-        ("Pixels", "pictures", {"options": Options(channels_last=True)}),
+        ("torch.nn.Conv2d", "honest.networks.images", {"args": PIXELS, "options": Options(channels_last=True)}),
         ("TakesPair", "pairs", {"precision": Precision.bf16}),  # a user's structure, not only of tensors
         (*TWO, {"precision": Precision.bf16_mixed, "seed": 2**32 - 1}),
         ("KeepsLargest", "two_inputs", {"precision": Precision.bf16}),  # most weights are in the asked format

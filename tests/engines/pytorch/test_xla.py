@@ -9,8 +9,7 @@ import pytest
 
 from accelbench.engines.pytorch import engine
 from accelbench.schema.cell import Device, Mode, Precision, Scaling
-from engines import cells
-from engines.cells import FIT, MLP, ran
+from engines.cells import FIT, MLP, printed, ran
 from fakes import SHORT, make_cell, needs
 from marks import slow
 
@@ -21,11 +20,6 @@ def measured_on_xla(hosts, cell, folder):
     measurement = ran(hosts, dataclasses.replace(cell, device=Device.xla_cpu, timeout_s=240), folder)
     assert measurement.warnings == []  # later steps compile nothing
     return measurement
-
-
-def printed(code, num):
-    """What code prints in another process, since importing torch_xla replaces parts of torch.nn."""
-    return cells.printed(code, PJRT_DEVICE="CPU", CPU_NUM_DEVICES=str(num))
 
 
 @pytest.mark.slow
@@ -57,6 +51,8 @@ def test_xla_runs_what_was_asked_and_compiles_nothing_in_the_steady_state(hosts,
     assert all(block.num_samples == 64 * block.num_steps for block in measured.blocks)
     assert measured.operators == []
 
+
+# In processes of their own, since importing torch_xla replaces parts of torch.nn.
 
 IMPORTS = """
 import os, time, torch, torch_xla, types
@@ -99,7 +95,8 @@ print(backend.ran_on("xla"), backend.device_name(), backend.peak_memory_bytes())
 
 @pytest.mark.slow
 def test_a_batch_is_divided_among_all_devices_which_are_waited_for_and_fallbacks_are_named():
-    parts, gathered, whole, before, after, first, other, again, waits, tpus = printed(IMPORTS + SPMD, 2)
+    found = printed(IMPORTS + SPMD, PJRT_DEVICE="CPU", CPU_NUM_DEVICES="2")
+    parts, gathered, whole, before, after, first, other, again, waits, tpus = found
     assert (parts, gathered, whole) == ("2 2 1", "2 1", "True True")
     assert (before, after) == ("10.0 []", "['aten::histc']")
     assert first == again != other  # the seed decides what is drawn
@@ -124,4 +121,5 @@ print("all-reduce" in torch_xla._XLAC._get_xla_tensors_hlo([weights.grad]), weig
 
 
 def test_a_network_on_xla_shares_its_weights_and_may_hold_references_and_gradients_are_averaged_within_the_step():
-    assert printed(IMPORTS + ONE, 1) == ["{'xla'} True", "True [2.0, 2.0, 2.0]"]
+    found = printed(IMPORTS + ONE, PJRT_DEVICE="CPU", CPU_NUM_DEVICES="1")
+    assert found == ["{'xla'} True", "True [2.0, 2.0, 2.0]"]

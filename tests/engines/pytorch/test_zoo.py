@@ -118,7 +118,7 @@ def drawn(seed, model, shape=(8, 8)):
     [
         (MLP, (8, 8)),
         (ModelSpec(name="squeezenet1_1", library=Library.torchvision), (3, 32, 32)),
-        (ModelSpec(name="Pixels", library=Library.custom, network="own_code.Pixels"), ()),
+        (ModelSpec(name="Two", library=Library.custom, network="own_code.TwoInputs"), ()),
         pytest.param(TIMM, (3, 32, 32), marks=needs("timm")),
         pytest.param(BERT, (), marks=needs("transformers")),
     ],
