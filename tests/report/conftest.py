@@ -25,12 +25,12 @@ from accelbench.schema.cell import (
     Protocol,
     Server,
     Status,
+    Verdict,
 )
 from accelbench.schema.measurement import Block, Breakdown, Data, Epoch, Evaluation, Quantile, SystemSeries, Work
 from accelbench.schema.plan_file import PlanFile, WantedCell, write_plan
 from accelbench.schema.record import Record
 from accelbench.schema.serialize import plain
-from accelbench.stats.request_latencies import CAREFUL, Misses, share_bounds, verdict
 from fakes import make_ceilings, make_measurement, make_record, make_serving
 
 MNIST = Data(name="mnist", digest="d" * 64, source="the original files", stand_in=False)
@@ -161,26 +161,23 @@ def working(maker, model, precision="fp32", mode=Mode.infer, **changes):
     return dataclasses.replace(made, environment={**made.environment, "ceilings": plain(ceilings)})
 
 
-def serving(maker, rate, p99_ms, *, model="cnn", max_batch=8, seed=0):
+def serving(maker, rate, p99_ms, verdict, *, model, max_batch=8, seed=9):
     """A record of requests at a rate, whose p99 may be at most 50 ms, with misses as in an M/M/1 queue."""
     settings = {"mode": Mode.infer, "protocol": Protocol.server, "batch_size": max_batch, "seed": seed}
-    cell = maker.cell(model, server=Server(rate=rate), **settings)
-    num, share = round(20 * rate), 0.01 ** (50 / p99_ms)
-    low, high = share_bounds(share, num, CAREFUL)
-    misses = Misses(num_missed=round(share * num), effect=1.0, low=low, high=high)
+    cell, num = maker.cell(model, server=Server(rate=rate), **settings), round(20 * rate)
     parts = {50.0: 0.25, 90.0: 0.5, 99.0: 1.0, 99.9: 2.0}
-    known = {"num_missed": misses.num_missed, "design_effect": 1.0, "verdict": verdict(misses, 99), "busy_share": 0.625}
+    known = {"num_missed": round(0.01 ** (50 / p99_ms) * num), "design_effect": 1.0, "verdict": verdict}
     known["latencies"] = [Quantile(percentile=p, seconds=part * p99_ms / 1e3) for p, part in parts.items()]
-    served = make_serving(cell, seed=seed, duration_s=20.0, num_requests=num, **known)
+    served = make_serving(cell, seed=seed, duration_s=20.0, num_requests=num, busy_share=0.625, **known)
     return maker.ok(cell, rate, data=None, serving=served, blocks=[], latency_s=[])
 
 
 def served(maker, model="cnn"):
     """Records of two settings of a network: a search's probes."""
-    fast = [(100, 20), (200, 52), (200, 40), (220, 49), (240, 900)]  # passes, can't tell, passes, can't tell, fails
-    slow = [(50, 30), (100, 80)]  # passes, fails
+    passes, unknown, fails = Verdict.passes, Verdict.unknown, Verdict.fails
+    fast = [(100, 20, passes), (200, 52, unknown), (200, 40, passes), (220, 49, unknown), (240, 900, fails)]
     records = [serving(maker, *each, model=model, seed=seed) for seed, each in enumerate(fast)]
-    return records + [serving(maker, *each, model=model, max_batch=1, seed=9) for each in slow]
+    return records + [serving(maker, *each, model=model, max_batch=1) for each in ((50, 30, passes), (100, 80, fails))]
 
 
 @pytest.fixture(scope="session")

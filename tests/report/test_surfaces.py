@@ -156,15 +156,13 @@ def test_the_report_and_best_show_the_reason_and_answer_with_another(tmp_path, c
 
 
 def test_a_comparison_leaves_it_out():
-    def processes(cell, num_disturbed):
-        records = [beside.make_record(quiet(), cell=cell, rate=TRUE)] * 6 + [
-            beside.make_record(cell=cell, rate=FALSE)
-        ] * num_disturbed
-        started = [f"2026-11-20T09:00:{at:02}.000+00:00" for at in range(len(records))]
-        timed = [dataclasses.replace(one, started_at=at) for one, at in zip(records, started, strict=True)]
-        return RecordSet(name="x", processes=[Process.of(each) for each in timed])
+    def processes(*records):
+        times = (f"2026-11-20T09:00:{at:02}.000+00:00" for at in range(len(records)))
+        timed = (dataclasses.replace(one, started_at=at) for one, at in zip(records, times, strict=False))
+        return RecordSet(name="x", processes=[*map(Process.of, timed)])
 
-    sides = processes(UNDISTURBED.cell, 0), processes(DISTURBED.cell, 2)
+    same = beside.make_record(quiet(), cell=DISTURBED.cell, rate=TRUE)
+    sides = processes(*[UNDISTURBED] * 6), processes(*[same] * 6, DISTURBED, DISTURBED)
     ((_, comparison),) = compared(*sides, anyway=True).pairs
     assert (comparison.num_first, comparison.num_second) == (6, 6)
     assert comparison.ratio == pytest.approx(1)
