@@ -20,12 +20,19 @@ def state_as_before():
     import torch  # which Keras' tests do not
 
     from accelbench.engines.pytorch.precision import reset_settings, use_threads
+    from accelbench.measuring.checks import THREAD
+
+    def forget_device():
+        vars(torch._GLOBAL_DEVICE_CONTEXT).clear()
 
     threads = torch.get_num_threads()
     yield
     use_threads(threads)
     torch.set_default_dtype(torch.float32)
     reset_settings(allow_tf32=False)
+    # `get_default_device`, which transformers calls, fails after `torch.set_default_device(None)` in the same thread.
+    forget_device()
+    THREAD.submit(forget_device).result()
 
 
 @pytest.fixture(scope="session")
