@@ -12,8 +12,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 FOLDERS = ("src", "bench", "docs", "environments", "pipelines", "studies")
-# Each change that makes src smaller makes these smaller, too. The aim: 200,000 and 6.5.
-MAX_TOKENS = 201_350
+# Each change that makes src smaller makes these smaller, too. The aim: 6.5 a line.
+MAX_TOKENS = 200_000
 MAX_TOKENS_PER_LINE = 6.7
 
 LEFT = 1  # expression that should be several statements; none may be added
