@@ -9,15 +9,16 @@ from report.conftest import maker  # noqa: F401
 
 
 def process(rate=100.0, at=0, status=Status.ok, environment=None, data=None, **changes):
-    """A process that began `at` minutes after midnight."""
-    blocks = [Block(num_steps=1, num_samples=1, seconds=1 / rate)] * 3
+    """A process that began `at` minutes after midnight; with the rate of its three blocks, or of each."""
+    rates = rate if isinstance(rate, list) else [rate] * 3
+    blocks = [Block(num_steps=1, num_samples=1, seconds=1 / each) for each in rates]
     record = make_record(
         make_cell(**changes),
         status=status,
         started_at=f"2026-11-20T{at // 60:02}:{at % 60:02}:00",
         environment=environment or {},
         data=data,
-        measurement=make_measurement(blocks=blocks) if status == Status.ok else None,
+        measurement=make_measurement(blocks=blocks) if status in (Status.ok, Status.invalid) else None,
     )
     return Process.of(record)
 

@@ -4,29 +4,21 @@ import re
 
 import pytest
 
-from accelbench.answers.cells import Process
 from accelbench.answers.comparison import difference
 from accelbench.answers.gaps import AXES, BATCH, DEVICE, ENGINE, OPTIONS, PRECISION, Word, gap, pairs, summary
 from accelbench.answers.sureness import SpeedRatio, Verdict, are_interleaved, compare_processes
 from accelbench.schema.cell import Allocator, Engine, KerasSettings, Mode, Options, Status
 from accelbench.schema.measurement import Block
 from answers.conftest import process
-from fakes import make_measurement, make_record
 
 
 def compare(first, second):
-    sides = [[of_blocks(rates) for rates in side] for side in (first, second)]
-    return compare_processes(*sides, anyway=True)
-
-
-def of_blocks(rates, status=Status.ok):
-    blocks = [Block(num_steps=1, num_samples=1, seconds=1 / rate) for rate in rates]
-    return Process.of(make_record(status=status, measurement=make_measurement(blocks=blocks)))
+    return compare_processes(*(list(map(process, side)) for side in (first, second)), anyway=True)
 
 
 def test_the_ratio_is_of_the_medians_and_of_the_second_over_the_first():
-    assert of_blocks([300.0] * 3).rates == pytest.approx([300.0] * 3)
-    assert of_blocks([300.0] * 3, Status.invalid).rates == []
+    assert process(300.0).rates == pytest.approx([300.0] * 3)
+    assert process(300.0, status=Status.invalid).rates == []
     first = [[100.0, 100.0, 1.0]] * 5
     ratio = compare(first, [[110.0, 110.0, 5000.0]] * 6)
     assert (ratio.num_first, ratio.num_second) == (5, 6)
