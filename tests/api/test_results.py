@@ -106,19 +106,12 @@ def test_a_generation_is_said_in_tokens_per_second_with_their_times(tmp_path):
     assert shown.tpot_p50_ms is None
 
 
-@pytest.fixture
-def side(tmp_path):
-    """Writes the processes of a cell, side by side with those of the other sides; returns their folder."""
-
+def test_folders_and_results_have_the_same_verdict_which_names_what_is_compared(tmp_path):
     def side(name, rate, minute, **changes):
         cells = [maker.cell(repeat=repeat, **changes) for repeat in range(5)]
         made = [maker.ok(cell, rate * (1 + 0.005 * (i % 3 - 1))) for i, cell in enumerate(cells)]
         return maker.suite(tmp_path / name, [maker.at(each, 3 * i + minute) for i, each in enumerate(made)])
 
-    return side
-
-
-def test_folders_and_results_have_the_same_verdict_which_names_what_is_compared(side):
     sides = side("a", 1000, 0), side("b", 900, 1)
     by_folder = accelbench.compare(*sides)
     (pair,), (other,) = by_folder, accelbench.compare(*map(accelbench.read, sides))

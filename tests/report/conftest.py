@@ -6,10 +6,9 @@ from typing import Any
 
 import pytest
 
-from accelbench.answers.jobs import jobs
 from accelbench.report import build
-from accelbench.report.read import Sweep, read_all
 from accelbench.report.read import read as read_sweep
+from accelbench.report.read import read_all
 from accelbench.report.table import Table
 from accelbench.schema import record
 from accelbench.schema.cell import (
@@ -187,16 +186,7 @@ def maker() -> Maker:
 
 @pytest.fixture
 def read(tmp_path: Path, maker):
-
-    def read(records, waiting=(), costs=None, **plan) -> Sweep:
-        return read_sweep(maker.suite(tmp_path, records, waiting, **plan), costs or {})
-
-    return read
-
-
-@pytest.fixture
-def answered(read):
-    return lambda records, costs=None: jobs(read(records, costs=costs).cells)
+    return lambda records, waiting=(), **plan: read_sweep(maker.suite(tmp_path, records, waiting, **plan))
 
 
 @pytest.fixture(scope="session")

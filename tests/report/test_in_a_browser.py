@@ -204,25 +204,21 @@ def test_names_of_networks_are_only_text_and_no_script_but_the_pages_own_runs(sh
     assert browser.title == TITLE
 
 
-@pytest.fixture(scope="module")
-def pair(tmp_path_factory: pytest.TempPathFactory, maker) -> Path:
-    """A report on two interleaved precisions, a third one of another day, another batch, and another job."""
+def pick(browser: WebDriver, label: str) -> None:
+    browser.find_element(By.CSS_SELECTOR, f"#every [aria-label='compare {label}']").send_keys(Keys.SPACE)
+
+
+def test_two_ticked_cells_have_both_speeds_the_ratio_and_the_command_that_measures_both(show, tmp_path, maker) -> None:
+    """Of two interleaved precisions, a third one of another day, another batch, and another job."""
     resnet = ModelSpec(name="resnet18", library=Library.torchvision, input_shape=(3, 224, 224), num_classes=1000)
     images = {"mode": Mode.infer, "data": RANDOM, "model": resnet, "batch_size": 8}
-    return maker.report(
-        tmp_path_factory.mktemp("pair"),
+    pair = maker.report(
+        tmp_path,
         *maker.interleaved({"fp32": 100, "bf16": 180}, growth=0.01),
         maker.at(maker.ok(maker.cell(precision="fp16"), 105), 50),
         maker.ok(maker.cell(batch_size=32), 50),
         *(maker.ok(replace(maker.cell(precision=word), **images), 9, data=None) for word in ("fp32", "bf16")),
     )
-
-
-def pick(browser: WebDriver, label: str) -> None:
-    browser.find_element(By.CSS_SELECTOR, f"#every [aria-label='compare {label}']").send_keys(Keys.SPACE)
-
-
-def test_two_ticked_cells_have_both_speeds_the_ratio_and_the_command_that_measures_both(show, pair: Path) -> None:
     browser = show(folder=pair)
     assert text(browser, "pair") == ""
     pick(browser, "mlp-cpu-fp32-b128-train")
