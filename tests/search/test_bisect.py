@@ -75,9 +75,6 @@ def bisect(good, bad, *settings):
     return main(["bisect", good, bad, "--", *([] if "model=mlp" in settings else WORDS), *settings])
 
 
-NO_CODE = "the commit has none of the cell's code. Use a model.target from this repository"
-
-
 @pytest.mark.parametrize(
     ("good", "bad", "settings", "message"),
     [
@@ -86,13 +83,8 @@ NO_CODE = "the commit has none of the cell's code. Use a model.target from this 
         ("change0", "change0", [], "is not after GOOD="),
         ("HEAD", "change2", [], "is not after GOOD="),
         ("change0", "HEAD", ["model.batch=mine.nets.gone"], "model.batch=mine.nets.gone: mine.nets has no gone."),
-        ("change2", "HEAD", ["model.target=torch.nn.ReLU", "model.batch=null"], NO_CODE),
-        (
-            "change0",
-            "HEAD",
-            ["model=mlp", "protocol=offline"],
-            "protocol=offline: bisect compares speeds: use window, ",
-        ),
+        ("change2", "HEAD", ["model.target=torch.nn.ReLU", "model.batch=null"], "Use a model.target from this repo"),
+        ("change0", "HEAD", ["model=mlp", "protocol=offline"], "bisect compares speeds: use window, "),
     ],
 )
 def test_what_can_not_be_searched_is_said(good, bad, settings, message, repository, capsys):
