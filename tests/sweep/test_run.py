@@ -5,6 +5,7 @@ import io
 import json
 import os
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -21,7 +22,7 @@ from accelbench.grid import fingerprint, plan
 from accelbench.isolation.hosts import Hosts
 from accelbench.project import RECORDS, Workplace
 from accelbench.schema import plan_file, record
-from accelbench.schema.cell import DataSpec, Device, Engine, Library, ModelSpec, Status
+from accelbench.schema.cell import DataSpec, Device, Engine, Library, ModelSpec, Precision, Status
 from accelbench.settings.config import Retry
 from accelbench.sweep.session import prepare_missing
 from environments import make_environment
@@ -113,6 +114,15 @@ def test_a_second_sweep_into_a_folder_runs_the_new_cells_only_and_adds_them_to_i
     assert before < written()
     assert found in plan_file.read_planned(FOLDER)
     assert found.environment["code"] == "another"
+
+
+def test_gains_are_over_the_first_cell_of_the_plan_if_another_one_runs_first(swept):
+    slow = make_cell("batch decides", precision=Precision.bf16, repeat=1)
+    fast = make_cell("batch decides", repeat=0)
+    _, text = swept([slow, fast, replace(slow, repeat=2), replace(fast, repeat=3)])
+    lines = re.findall(r"(bf16|fp32) b32 .*/s  ±0 % +(?:([\d.]+)x)?", text)
+    assert lines == [("fp32", ""), ("bf16", ""), ("bf16", ""), ("fp32", "2.0")]
+    assert [each.cell.precision for each in plan_file.read_planned(FOLDER)] == ["bf16", "fp32", "bf16", "fp32"]
 
 
 def test_what_cannot_be_read_is_kept_and_its_cell_measured_again(swept, project):
