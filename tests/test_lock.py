@@ -40,13 +40,8 @@ def process(path, folder, user=ME):
         started.kill()
 
 
-@pytest.fixture
-def path(tmp_path):
-    return tmp_path / "a.lock"
-
-
-def test_a_second_holder_is_told_who_has_it_and_one_that_waits_gets_it_when_its_holder_is_killed(path, tmp_path):
-    with process(path, tmp_path / "a") as holder:
+def test_a_second_holder_is_told_who_has_it_and_one_that_waits_gets_it_when_its_holder_is_killed(tmp_path):
+    with process(path := tmp_path / "a.lock", tmp_path / "a") as holder:
         assert holder.stdout.readline() == "held\n"
         told = rf"^the sweep \(process {holder.pid}\) is under way"
         with pytest.raises(UserError, match=told), lock.hold(path, "the sweep"):
@@ -58,13 +53,13 @@ def test_a_second_holder_is_told_who_has_it_and_one_that_waits_gets_it_when_its_
 
 @pytest.mark.parametrize("make", [lambda path: path.symlink_to(path.parent / "target"), Path.mkdir, os.mkfifo])
 @pytest.mark.parametrize("files", [{}, {"target": "another's"}])
-def test_what_is_no_file_is_not_locked_and_what_it_points_to_stays(path, make, files):
+def test_what_is_no_file_is_not_locked_and_what_it_points_to_stays(tmp_path, make, files):
     for name, text in files.items():
-        (path.parent / name).write_text(text)
-    make(path)
+        (tmp_path / name).write_text(text)
+    make(path := tmp_path / "a.lock")
     with pytest.raises(UserError, match=r"a.lock: not a file"), lock.hold(path, "a test"):
         pytest.fail("held")
-    assert {each.name: each.read_text() for each in path.parent.glob("target")} == files
+    assert {each.name: each.read_text() for each in tmp_path.glob("target")} == files
 
 
 is_root = pytest.mark.skipif(ME != 0, reason="only root may become another user")
