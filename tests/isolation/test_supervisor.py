@@ -1,13 +1,26 @@
+"""Processes of cells: how they end, what they leave, and the hosts that start them."""
+
 import json
+import os
 import re
 import signal
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import replace
+from pathlib import Path
 
+import psutil
 import pytest
 
-from accelbench.isolation import supervisor as module
-from accelbench.isolation.hosts import Hosts
-from accelbench.schema.cell import Status
-from fakes import faulty_host, is_gone, make_cell
+from accelbench.devices import allocators
+from accelbench.isolation import hosts as hosts_module
+from accelbench.isolation import supervisor
+from accelbench.isolation.hosts import SUBSTITUTING, Hosts
+from accelbench.isolation.usage_sampler import descendants
+from accelbench.schema.cell import Allocator, Options, Status
+from fakes import TESTS, faulty_host, is_gone, make_cell
 
 
 @pytest.mark.parametrize(
@@ -66,22 +79,22 @@ def test_a_cells_memory_is_sampled(hosts, tmp_path):
 
 
 def test_a_kill_by_the_kernel_for_memory_is_told_from_any_other():
-    assert module.death(-signal.SIGKILL, 1, "").status == Status.oom
-    assert module.death(-signal.SIGKILL, 0, "").status == Status.killed
-    assert module.death(-signal.SIGTERM, 1, "").status == Status.killed
+    assert supervisor.death(-signal.SIGKILL, 1, "").status == Status.oom
+    assert supervisor.death(-signal.SIGKILL, 0, "").status == Status.killed
+    assert supervisor.death(-signal.SIGTERM, 1, "").status == Status.killed
 
 
 def test_a_secret_at_the_edge_of_what_is_kept_of_a_log_is_masked(tmp_path, monkeypatch):
     """A text is first masked, then cut: after a cut, the rest of a secret would not be recognised."""
     monkeypatch.setenv("SERVICE_TOKEN", "q8ZpL2xVw7Rt5Ym")
     (tmp_path / "log").write_text("x" * 5000 + " q8ZpL2xVw7Rt5Ym" + "." * 3992)
-    kept = module.death(1, 0, module.log_end(str(tmp_path / "log"))).error
+    kept = supervisor.death(1, 0, supervisor.log_end(str(tmp_path / "log"))).error
     assert len(kept) == 4000
     assert set(kept) <= set("…x *.")
     # The part is left out that may begin with the rest of a word.
-    monkeypatch.setattr(module, "READ_BYTES", 100)
+    monkeypatch.setattr(supervisor, "READ_BYTES", 100)
     (tmp_path / "log").write_text("a first line q8ZpL2xVw7\n" + 90 * "." + "\n")
-    assert module.log_end(str(tmp_path / "log")) == 90 * "." + "\n"
+    assert supervisor.log_end(str(tmp_path / "log")) == 90 * "." + "\n"
 
 
 def test_a_cell_on_several_devices_has_a_process_for_each(hosts, tmp_path):
@@ -91,3 +104,109 @@ def test_a_cell_on_several_devices_has_a_process_for_each(hosts, tmp_path):
     assert [variables["RANK"] for variables in environments] == ["0", "1", "2"]
     assert {variables["WORLD_SIZE"] for variables in environments} == {"3"}
     assert len({(variables["MASTER_ADDR"], variables["MASTER_PORT"]) for variables in environments}) == 1
+
+
+def test_a_host_passes_on_harmless_variables_and_what_a_cell_prints_and_leaves_no_files(tmp_path, monkeypatch):
+    heard = []
+    for name in SUBSTITUTING:
+        monkeypatch.setenv(name, "1")
+    monkeypatch.setenv("ACCELBENCH_TEST_HARMLESS", "1")
+    with tempfile.TemporaryDirectory() as temporary:
+        monkeypatch.setattr(tempfile, "tempdir", temporary)
+        with Hosts(faulty_host) as running:
+            running.listener = heard.append
+            assert running.run(make_cell("tell environment"), tmp_path).status == Status.ok
+            assert heard == []  # the libraries print nothing
+            assert running.run(make_cell("exit"), tmp_path).status == Status.failed
+            assert "last words" in heard[0]
+            (folder,) = Path(temporary).iterdir()
+            assert any(folder.glob("pymp-*/listener-*"))  # the socket of the forkserver
+        assert os.listdir(temporary) == []
+    variables = json.loads((tmp_path / "environment.json").read_text())
+    assert Path(variables["TMPDIR"]).parent == folder
+    assert "ACCELBENCH_TEST_HARMLESS" in variables
+    assert not variables.keys() & SUBSTITUTING
+
+
+def test_modules_of_the_users_in_the_folder_are_found_and_not_taken_for_pythons(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PYTHONSAFEPATH", "1")
+    for name in ("random", "code", "profile", "types"):
+        (tmp_path / f"{name}.py").write_text("raise RuntimeError('not Python')")
+    (tmp_path / "mine.py").write_text("from random import random")
+    with Hosts(faulty_host) as running:
+        assert running.run(make_cell("import mine"), tmp_path).reason is None
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs glibc")
+def test_a_cell_has_the_allocator_of_its_host(tmp_path):
+    def host_of(cell):
+        variables = allocators.environment(Allocator.glibc_reuse) if cell.batch_size == 32 else {}
+        return replace(faulty_host(cell), environment=variables)
+
+    reuse = Options(allocator=Allocator.glibc_reuse)
+    with Hosts(host_of) as running:
+        good, bad = (running.run(make_cell(batch_size=size, options=reuse), tmp_path) for size in (32, 64))
+    assert (good.measurement.allocator, bad.measurement.allocator) == ("glibc_reuse", "glibc")
+    assert good.measurement.allocator_library.startswith("libc")
+
+
+@pytest.mark.parametrize("fault", ["killed", "stop host"])
+def test_a_host_that_ends_or_stops_is_replaced(tmp_path, fault, monkeypatch):
+    monkeypatch.setattr(hosts_module, "MARGIN_S", 0.3)
+    with Hosts(faulty_host) as hosts:
+        hosts.run(make_cell(), tmp_path)
+        (running,) = hosts._hosts.values()
+        family = [running.process.pid, *descendants(running.process.pid)]
+        reason = "the host process did not answer in timeout_s, nor in the 0.3 s after it"
+        if fault == "killed":
+            os.kill(running.process.pid, signal.SIGKILL)
+            running.process.wait()
+            reason = "the process that starts cells died"
+        outcome = hosts.run(make_cell("none" if fault == "killed" else fault, timeout_s=0.5), tmp_path)
+        assert (outcome.status, outcome.reason) == (Status.killed, reason)
+        assert all(is_gone(pid) for pid in family)
+        assert hosts.run(make_cell(), tmp_path).status == Status.ok
+
+
+@pytest.mark.parametrize(("victim", "devices"), [("sweep", 1), ("host", 2)])
+def test_nothing_outlives_a_killed_sweep_or_host(tmp_path, victim, devices):
+    code = (
+        "import sys; sys.path.insert(0, sys.argv[1]); from pathlib import Path; from fakes import *;"
+        "from accelbench.isolation.hosts import Hosts\n"
+        f"with Hosts(faulty_host) as hosts: hosts.run(make_cell('hang', devices={devices}), Path(sys.argv[2]))"
+    )
+    sweep = subprocess.Popen([sys.executable, "-c", code, str(TESTS), str(tmp_path)], stderr=subprocess.DEVNULL)
+    marker = tmp_path / "child.pid"
+    deadline = time.monotonic() + 60
+    while not (marker.exists() and marker.read_text()) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    child = int(marker.read_text())  # of the rank that wrote first; the other rank follows
+    family = psutil.Process(sweep.pid).children(recursive=True)
+    (host_process,) = psutil.Process(sweep.pid).children()
+    os.kill(sweep.pid if victim == "sweep" else host_process.pid, signal.SIGKILL)
+    is_gone_too = all(is_gone(process.pid) for process in family)
+    sweep.kill()
+    sweep.wait()
+    assert is_gone_too
+    assert child in {process.pid for process in family}
+
+
+def exporting_host(cell):
+    return replace(faulty_host(cell), exported_as=str(cell.batch_size))
+
+
+def test_a_network_is_exported_once_by_a_process_of_its_own_and_again_after_it_made_room(tmp_path, monkeypatch):
+    with Hosts(exporting_host) as hosts:
+        for size, num, max_bytes in ((64, 1, 9e9), (64, 1, 9e9), (96, 2, 9e9), (64, 2, 9e9), (32, 3, 0), (64, 4, 9e9)):
+            monkeypatch.setattr(hosts_module, "MAX_EXPORTS_BYTES", max_bytes)
+            outcome = hosts.run(make_cell(batch_size=size), tmp_path)
+            assert (outcome.status, outcome.measurement.artifact_bytes) == (Status.ok, 1 << 20)
+            assert len(list(tmp_path.glob("exports.*"))) == num
+        # How an export fails is the outcome of the cell, and the next one exports again.
+        outcome = hosts.run(make_cell("no export", batch_size=8), tmp_path)
+        assert (outcome.status, outcome.reason) == (Status.skipped, "no exporter takes it")
+        (tmp_path / "other").mkdir()
+        outcome = hosts.run(make_cell("die"), tmp_path / "other")
+        assert (outcome.status, outcome.reason) == (Status.killed, "killed by signal 9 (SIGKILL)")
+        assert hosts.run(make_cell("die"), tmp_path / "other").status == Status.ok

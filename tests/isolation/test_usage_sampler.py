@@ -19,8 +19,8 @@ CODE = """
 import sys, time
 def wait(): print("ready", flush=True); sys.stdin.readline()
 wait()
-block = bytearray(int(sys.argv[1])); block[::4096] = b"x" * len(block[::4096])
 end = time.process_time() + float(sys.argv[2])
+block = bytearray(int(sys.argv[1])); block[::4096] = b"x" * len(block[::4096])
 while time.process_time() < end: pass
 wait()
 """
@@ -63,21 +63,17 @@ def total(series, name):
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
-def test_memory_page_faults_and_the_kernels_time_for_them_of_a_childs_child_count():
-    with shell(256 * MB) as process:
+def test_memory_page_faults_and_processor_time_of_a_childs_child_count():
+    """The child ends its loop by its processor time, so the result also holds on a busy machine."""
+    with shell(256 * MB, spin_s=0.6) as process:
         series = sample_step(process)
     memory = series.values["host_memory_mb"]
     assert memory[-1] - memory[0] == pytest.approx(256, rel=0.05)
     pages = 256 * MB // os.sysconf("SC_PAGE_SIZE")
-    # Loose, because time passes between the time stamp of a sample and its counters on a busy machine.
-    assert pages / 2 < total(series, "page_faults_per_s") < pages * 2
-    assert 0 < total(series, "cpu_system_percent") <= total(series, "cpu_utilization_percent")
-
-
-def test_processor_time_of_a_spinning_process_below():
-    """The child ends its loop by its processor time, so the result also holds on a busy machine."""
-    with shell(spin_s=0.6) as process:
-        series = sample_step(process)
+    # Loose, because time passes between the time stamp of a sample and its counters on a busy machine, and since some
+    # kernels give several pages in one fault.
+    assert pages / 32 < total(series, "page_faults_per_s") < pages * 2
+    assert 0 < total(series, "cpu_system_percent") < total(series, "cpu_utilization_percent")
     assert total(series, "cpu_utilization_percent") == pytest.approx(60, rel=0.1)
     # One thread uses at most one core, apart from the kernel's ticks. On a busy machine, a sample may be late.
     assert median(filter(None, series.values["cpu_utilization_percent"])) <= 125

@@ -1,0 +1,209 @@
+"""What is found of a machine's processors, GPUs, TPUs and energy, in files and an NVML that are not its own."""
+
+import subprocess
+import sys
+
+import pytest
+
+from accelbench.devices import cpu, energy_counters, gpu, packages, proc, tpu
+
+from .fakes import FakeNvml
+
+
+@pytest.fixture
+def root(tmp_path, monkeypatch):
+    """A function that writes files of the machine, such as those in /proc, instead of the real ones."""
+
+    def write(files):
+        for name, text in files.items():
+            path = tmp_path / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(f"{text}\n")
+
+    monkeypatch.setattr(proc, "ROOT", tmp_path)
+    return write
+
+
+CPUINFO = """processor\t: 0
+model name\t: AMD EPYC 9R14
+flags\t\t: fpu sse2 avx2 avx512f avx512_bf16 avx512_bf16_not
+
+processor\t: 1
+model name\t: another
+"""
+GROUPS = "proc/self/cgroup"
+V1 = "4:memory:/docker/0123\n3:cpu,cpuacct:/docker/0123\n0::/"
+TIGHTEST = {"a/b/cpu.max": "max 100000", "a/cpu.max": "150000 100000"}
+TIGHTEST |= {"a/b/memory.max": "8000000000", "a/memory.max": "max"}
+OWN_MOUNT = {"cpu/cpu.cfs_quota_us": "200000", "cpu/cpu.cfs_period_us": "100000"}
+OWN_MOUNT["memory/memory.limit_in_bytes"] = "4000000000"
+UNLIMITED = OWN_MOUNT | {"cpu/cpu.cfs_quota_us": "-1", "memory/memory.limit_in_bytes": "9223372036854771712"}
+
+
+def in_group(files):
+    return {f"sys/fs/cgroup/{name}": text for name, text in files.items()}
+
+
+def test_reads_the_first_processor_and_the_limits_of_the_cgroup(root):
+    limits = in_group({"cpu.max": "50000 100000", "memory.max": "123456789"})
+    root({"proc/cpuinfo": CPUINFO, GROUPS: "0::/", **limits})
+    report = cpu.look()
+    assert (report.present, report.name, report.memory_bytes) == (True, "AMD EPYC 9R14", 123456789)
+    assert report.details["instruction_sets"] == "avx2 avx512f avx512_bf16"
+    assert (report.details["usable_cores"], report.details["cpu_quota"]) == ("1", "0.5")
+
+
+@pytest.mark.parametrize(
+    ("groups", "files", "quota", "limit"),
+    [
+        ("0::/a/b", TIGHTEST, 1.5, 8_000_000_000),  # of the group and its ancestors
+        (V1, OWN_MOUNT, 2.0, 4_000_000_000),  # a container that sees only its own mount
+        (V1, UNLIMITED, None, None),
+        (None, {}, None, None),
+    ],
+)
+def test_limits_of_the_cgroup(root, groups, files, quota, limit):
+    root(in_group(files) if groups is None else {GROUPS: groups, **in_group(files)})
+    assert proc.cpu_quota() == (None if quota is None else pytest.approx(quota))
+    assert proc.memory_limit_bytes() == limit
+
+
+@pytest.mark.parametrize(
+    ("groups", "name", "text", "seconds"),
+    [
+        ("0::/a", "a/cpu.stat", "usage_usec 9\nthrottled_usec 1500000", 1.5),
+        ("3:cpu:/", "cpu/cpu.stat", "nr_periods 3\nthrottled_time 1500000000", 1.5),
+        ("0::/a", "b/cpu.stat", "throttled_usec 1500000", None),
+    ],
+    ids=["v2", "v1", "unknown"],
+)
+def test_time_without_quota_is_read_in_seconds(root, groups, name, text, seconds):
+    root({GROUPS: groups, **in_group({name: text})})
+    assert proc.throttled_s(proc.throttle_files()) == seconds
+
+
+def test_affinity_counts():
+    code = "import os; os.sched_setaffinity(0, {min(os.sched_getaffinity(0))}); "
+    code += "from accelbench.devices import cpu; print(cpu.usable_cores())"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "1\n"
+
+
+def look_for_gpus(folder, cuda="12.8"):
+    (folder / "version.py").write_text(f"__version__ = '2.9.0'\ncuda: Optional[str] = {cuda!r}\nhip = None\n")
+    return gpu.look(folder)
+
+
+@pytest.mark.parametrize(
+    ("nvml", "visible", "cuda", "reason"),
+    [
+        (FakeNvml(driver=False), None, "12.8", "no NVIDIA driver (NVML Shared Library Not Found)"),
+        (FakeNvml(), "", "12.8", "CUDA_VISIBLE_DEVICES='' leaves no GPU visible"),
+        (FakeNvml(gpus=()), None, "12.8", "no NVIDIA GPU found"),
+        (FakeNvml(), None, None, "the installed torch is built without CUDA: install a CUDA build of torch"),
+        (FakeNvml(cuda=11040), None, "12.8", "driver 580.65.06 supports CUDA 11, torch needs 12.8: update the driver"),
+    ],
+)
+def test_why_there_is_no_gpu(tmp_path, monkeypatch, nvml, visible, cuda, reason):
+    nvml.answer(monkeypatch, visible)
+    report = look_for_gpus(tmp_path, cuda)
+    assert (report.present, report.reason, report.count, report.memory_bytes) == (False, reason, 0, None)
+    FakeNvml(cuda=12020).answer(monkeypatch)
+    assert look_for_gpus(tmp_path).present
+
+
+def test_the_weakest_of_several_counts_and_one_missing_figure_leaves_the_rest(tmp_path, monkeypatch):
+    FakeNvml(("A100", "A100", "A30")).answer(monkeypatch)
+    report = look_for_gpus(tmp_path)
+    assert (report.present, report.name, report.count, report.memory_bytes) == (True, "A100 + A30", 3, 40 * 10**9)
+    assert report.details["compute_capability"] == "8.0"
+    FakeNvml(failing=["nvmlDeviceGetMemoryInfo", "nvmlDeviceGetCudaComputeCapability"]).answer(monkeypatch)
+    report = look_for_gpus(tmp_path)
+    assert (report.present, report.name, report.memory_bytes) == (True, "NVIDIA A100", None)
+    assert set(report.details) == {"driver", "torch_cuda"}
+
+
+@pytest.mark.parametrize(
+    ("wanted", "names"),
+    [
+        *((None, [0, 1, 2]), ("", []), ("2,0", [2, 0]), (" 1 , 2 ", [1, 2]), ("0,-1,2", [0]), ("0,7,2", [0])),
+        *(("GPU-ab", [1]), ("GPU-cccc-3,0", [2, 0]), ("none", [])),
+    ],
+)
+def test_visible_as_cuda_reads_it(monkeypatch, wanted, names):
+    FakeNvml(("A", "B", "C")).answer(monkeypatch, wanted)
+    assert gpu.visible_handles() == [f"handle-{index}" for index in names]
+
+
+def test_a_mig_instance_has_its_gpus_capability(monkeypatch):
+    FakeNvml().answer(monkeypatch, "MIG-1")
+    [only] = gpu.visible_gpus()
+    assert (only.compute_capability, only.multiprocessors) == ((8, 0), 42)
+    FakeNvml().answer(monkeypatch, "MIG-2")
+    assert gpu.visible_gpus() == []
+
+
+@pytest.fixture
+def look_for_tpus(root, tmp_path, monkeypatch):
+    monkeypatch.setattr(packages, "folder", {"torch_xla": tmp_path / "torch_xla"}.get)
+
+    def look_for_tpus(devices, nodes=()):
+        for index, numbers in enumerate(devices):
+            files = zip(("vendor", "device"), numbers.split(), strict=True)
+            root({f"sys/bus/pci/devices/0000:00:{index:02x}.0/{name}": number for name, number in files})
+        root({f"dev/{node}": "" for node in nodes})
+        return tpu.look()
+
+    return look_for_tpus
+
+
+V5E, CARD, OTHER = "0x1ae0 0x0063", "0x1ae0 0x0042", "0x10de 0x0063"  # Google's network card, and another vendor's
+
+
+@pytest.mark.parametrize(
+    ("devices", "nodes", "name", "num"),
+    [
+        (["0x1ae0 0x0027"] * 4 + [CARD], ["accel0"], "TPU v2 or v3", "4"),
+        ([V5E] * 8, ["vfio/vfio", "vfio/0"], "TPU v5e", "8"),
+    ],
+)
+def test_chips_and_their_cores_are_counted(look_for_tpus, devices, nodes, name, num):
+    report = look_for_tpus(devices, nodes)
+    assert (report.present, report.name, report.count, report.details) == (True, name, 8, {"chips": num})
+
+
+def test_why_there_is_no_tpu(look_for_tpus, monkeypatch):
+    assert look_for_tpus([CARD, OTHER], ["vfio/vfio"]).reason == "no TPU chip (none on the PCI bus)"
+    no_node = "the TPU has no /dev/accel* or /dev/vfio/*: run the container with --privileged"
+    assert look_for_tpus([V5E] * 4).reason == no_node
+    monkeypatch.setattr(packages, "version", {"torch_tpu": "0.2.0"}.get)
+    assert look_for_tpus([V5E], ["accel0"]).details == {"chips": "4", "torch_tpu": "0.2.0"}
+    for what in ("folder", "version"):
+        monkeypatch.setattr(packages, what, lambda name: None)
+    assert tpu.look().reason.startswith("neither torch_tpu nor torch_xla is installed: pip install torch_tpu")
+
+
+def rapl(name, joules, kind="package-0"):
+    files = {"name": kind, "energy_uj": round(joules * 1e6), "max_energy_range_uj": 10**9}
+    return {f"sys/class/powercap/intel-rapl:{name}/{file}": text for file, text in files.items()}
+
+
+def test_packages_are_added_up_their_parts_are_not_and_a_wrap_is_undone(root):
+    root(rapl("0", 100) | rapl("0:0", 50, "core") | rapl("1", 900, "package-1") | rapl("2", 10, "psys"))
+    counter = energy_counters.find_rapl()
+    assert counter() == 0
+    root(rapl("0", 130) | rapl("1", 20, "package-1"))  # 1000 joules and it starts again
+    assert counter() == pytest.approx(30 + 120)
+    assert counter() == pytest.approx(150)
+
+
+def test_a_counter_that_may_not_be_read_is_none_and_gpus_are_read_from_nvml(root, tmp_path, monkeypatch):
+    assert energy_counters.find_rapl() is None
+    root(rapl("0", 100))
+    (tmp_path / "sys/class/powercap/intel-rapl:0/energy_uj").unlink()
+    assert energy_counters.counters(0) == {}
+    FakeNvml(("A", "B")).answer(monkeypatch)
+    readers = energy_counters.counters(2)
+    assert {name: read() for name, read in readers.items()} == {"gpu_0_energy_j": 1234.567, "gpu_1_energy_j": 1235.567}
+    for nvml in (FakeNvml(failing=["nvmlDeviceGetTotalEnergyConsumption"]), FakeNvml(driver=False)):
+        nvml.answer(monkeypatch)
+        assert energy_counters.counters(1) == {}
