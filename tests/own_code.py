@@ -148,18 +148,16 @@ def padded(batches):
 
 
 class Raises(TwoInputs):
-    """Fails from a request on, or on one in 50."""
+    """Fails on one request in 50."""
 
-    def __init__(self, for_ever=False):
-        super().__init__()
-        self.for_ever, self.calls = for_ever, 0
+    calls = 0
 
     def forward(self, left, right):
         # Only of requests, of which the time is taken.
         self.calls += any(
             frame.function == "__call__" and frame.filename.endswith("served.py") for frame in inspect.stack(0)
         )
-        if self.calls % 50 == 49 or (self.for_ever and self.calls > 49):
+        if self.calls % 50 == 49:
             raise ValueError("no luck")
         return super().forward(left, right)
 

@@ -140,7 +140,6 @@ SetsLater = made(Lit, on_train_batch_start=lambda self, batch, index: sets_preci
 Doubles = made(Lit, on_after_batch_transfer=lambda self, batch, index: [torch.cat([part, part]) for part in batch])
 # Its weights are others where no Trainer has built it.
 LateHead = made(Lit, configure_model=lambda self: setattr(self, "head", nn.Linear(3, 3)))
-Halves = made(Lit, on_after_batch_transfer=lambda self, batch, index: [part[:4] for part in batch])
 Predicts = made(Lit, predict_step=lambda self, batch, batch_idx: self(batch[0]).softmax(-1))
 TakesIterator = made(Lit, training_step=lambda self, dataloader_iter: Lit.training_step(self, *next(dataloader_iter)))
 Pools = made(Lit, predict_step=lambda self, batch, batch_idx: self(batch[0]).mean(0, keepdim=True))

@@ -17,7 +17,7 @@ def keras_spec(**changes):
     return host_spec(make_cell(engine=Engine.keras, keras=KerasSettings(), **changes))
 
 
-def test_each_device_gets_the_environment_that_its_library_reads_at_import_in_a_host_of_its_own():
+def test_each_device_and_library_has_its_own_host_with_the_environment_that_it_reads_at_import():
     specs = {device: host_spec(make_cell(device=device)) for device in Device}
     assert {device: dict(spec.environment) for device, spec in specs.items()} == {
         Device.cpu: {},
@@ -29,15 +29,8 @@ def test_each_device_gets_the_environment_that_its_library_reads_at_import_in_a_
     assert len({spec.key for spec in specs.values()}) == len(Device)
     assert host_spec(make_cell(batch_size=1)).key == host_spec(make_cell(batch_size=2)).key
     # Malloc's thresholds are noted as a script has them that imports the framework alone.
-    assert host_spec(make_cell(engine=Engine.lightning)).preload[:4] == (
-        "torch",
-        LIGHT_IMPORT,
-        "pytorch_lightning",
-        NOTE_MALLOC,
-    )
-
-
-def test_keras_has_its_own_host_which_sees_no_gpu_on_a_cpu_cell():
+    first = ("torch", LIGHT_IMPORT, "pytorch_lightning", NOTE_MALLOC)
+    assert host_spec(make_cell(engine=Engine.lightning)).preload[:4] == first
     assert keras_spec().key != host_spec(make_cell()).key
     assert keras_spec().environment["CUDA_VISIBLE_DEVICES"] == ""
     on_gpu = keras_spec(device=Device.gpu).environment

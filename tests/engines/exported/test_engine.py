@@ -16,9 +16,10 @@ from accelbench.engines.registry import host_spec
 from accelbench.grid.support import MODULES
 from accelbench.judging.row import summarise
 from accelbench.judging.verdict import judge
-from accelbench.schema.cell import EXPORTING, Engine, Options, Precision, Server, Status, Window
+from accelbench.schema.cell import EXPORTING, Engine, Options, Precision, Protocol, Server, Status, Window
 from engines.cells import FIT, MLP, measured, own_cell, ran
 from fakes import make_cell, make_record, needs
+from marks import slow
 
 FLUSHING = Options(flush_denormals=True)
 HAVE_FORMATS = (Engine.onnxruntime, Engine.openvino)  # AOTInductor does not report the formats of its operators
@@ -50,12 +51,19 @@ def test_a_network_runs_as_asked_and_gives_what_torch_gives(hosts, digits, engin
 
 
 @needs("openvino")
-def test_a_network_that_cannot_be_exported_is_skipped_with_the_exporters_sentence(hosts, tmp_path):
-    outcome = hosts.run(
-        own_cell("honest.networks.ExitsEarly", "honest.networks.vectors", engine=Engine.openvino), tmp_path
-    )
+@pytest.mark.parametrize(
+    ("target", "batch", "changes", "reason"),
+    [
+        ("honest.networks.ExitsEarly", "honest.networks.vectors", {}, "can't convert the network: .*data-dependent"),
+        slow("OnlyFour", "two_inputs", {"protocol": Protocol.server}, r"for any batch size \(use server.max_batch=1"),
+    ],
+)
+def test_a_network_that_cannot_be_exported_is_skipped_with_the_exporters_sentence(
+    hosts, tmp_path, target, batch, changes, reason
+):
+    outcome = hosts.run(own_cell(target, batch, engine=Engine.openvino, **changes), tmp_path)
     assert outcome.status == Status.skipped
-    assert re.match("torch.export can't convert the network: .*data-dependent", outcome.reason)
+    assert re.match(f"torch.export {reason}", outcome.reason)
 
 
 class InBf16(Compiler):
