@@ -1,6 +1,5 @@
 """Records with values such as a sweep on two cores gives."""
 
-from accelbench.answers.cells import Process
 from accelbench.schema.cell import Cell, Mode, ModelSpec, Precision, Protocol, Status
 from accelbench.schema.measurement import Block, Data, Epoch, Evaluation, Measurement, SystemSeries
 from accelbench.schema.record import Record
@@ -51,8 +50,3 @@ def measurement(of: Cell) -> Measurement:
     num_samples, lengths_s = 9 * of.batch_size, [9 * step_s * (1 + 0.02 * (i % 3)) for i in range(12)]
     blocks = [Block(num_steps=9, num_samples=num_samples, seconds=each) for each in lengths_s]
     return make_measurement(**ran, blocks=blocks)
-
-
-def processes(*records):
-    """The processes of records, as a delivery takes them."""
-    return [Process.of(each) for each in records]

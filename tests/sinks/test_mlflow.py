@@ -1,12 +1,20 @@
-"""MLflow sinks and sync on real stores, of which most are copies of one."""
+"""Delivery to MLflow, sync and ui, on real stores, of which most are copies of one."""
 
+import contextlib
 import dataclasses
 import json
+import os
 import re
 import shutil
+import signal
+import socket
 import sqlite3
 import subprocess
-from contextlib import closing
+import sys
+from pathlib import Path
+from unittest.mock import Mock
+from urllib.error import HTTPError
+from urllib.request import Request
 
 import pytest
 
@@ -17,16 +25,55 @@ from accelbench.report.read import read_all
 from accelbench.schema import record as records
 from accelbench.schema import serialize
 from accelbench.schema.cell import Precision, Protocol, Status
-from accelbench.sinks import mlflow
+from accelbench.sinks import delivery as module
+from accelbench.sinks import location, mlflow
 from accelbench.sinks import mlflow_fields as view
 from accelbench.sinks.delivery import Delivery, sync
 from accelbench.sinks.mlflow_fields import NOTE
-from accelbench.sinks.ui import serve
+from accelbench.sinks.ui import DIRECT, serve
 from fakes import write_sweep
 from tests.sinks.samples import ENVIRONMENT, STAND_IN, cell, record
-from tests.sinks.stores import SUITE, client_of, closed_port, deliver, split, started
 
-CREATE = "mlflow.Store(Path(sys.argv[1])).delivered('racing')"
+SUITE = "mnist_networks"
+
+
+def started(code, *arguments, **options):
+    """A process that runs a function of the sinks' with the path and the others of its arguments."""
+    code = f"import sys; from pathlib import Path; from accelbench.sinks import mlflow, ui; {code}"
+    return subprocess.Popen([sys.executable, "-c", code, *map(str, arguments)], text=True, **options)
+
+
+def closed_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def deliver(root, *to_deliver):
+    delivery = Delivery("mlflow", root)
+    delivery.open()
+    for one in to_deliver:
+        delivery.add(one)
+    delivery.deliver()
+    return delivery
+
+
+def client_of(root):
+    return mlflow.MlflowClient(f"sqlite:///{root}/mlflow.db")
+
+
+def split(root, suite=SUITE):
+    """The runs of processes, and those of cells (of which a process may be the only one)."""
+    client = client_of(root)
+    experiment = client.get_experiment_by_name(f"accelbench/{suite}")
+    runs = client.search_runs([experiment.experiment_id], max_results=1000) if experiment else []
+    return [run for run in runs if "record" in run.data.tags], [run for run in runs if "word" in run.data.tags]
+
+
+@pytest.fixture
+def root(empty_store, tmp_path):
+    """A root with a store of its own: a copy of the empty one."""
+    return shutil.copytree(empty_store, tmp_path / "project")
 
 
 def synced(root, *made):
@@ -37,13 +84,14 @@ def synced(root, *made):
 
 
 def execute(root, statement):
-    with closing(sqlite3.connect(root / "mlflow.db")) as connection, connection:
+    with contextlib.closing(sqlite3.connect(root / "mlflow.db")) as connection, connection:
         return connection.execute(statement).fetchall()
 
 
 @pytest.mark.slow
 def test_two_creators_at_once_leave_one_whole_store(tmp_path):
-    creators = [started(CREATE, tmp_path, cwd=tmp_path, stderr=subprocess.PIPE) for _ in range(2)]
+    create = "mlflow.Store(Path(sys.argv[1])).delivered('racing')"
+    creators = [started(create, tmp_path, cwd=tmp_path, stderr=subprocess.PIPE) for _ in range(2)]
     assert [creator.communicate()[1] for creator in creators] == ["", ""]
     assert [creator.returncode for creator in creators] == [0, 0]
     assert execute(tmp_path, "PRAGMA integrity_check") == [("ok",)]
@@ -214,3 +262,125 @@ def test_the_processes_of_a_cell_are_below_its_run_which_further_ones_change(roo
         delivery.add(record(number=2, sweep_id="sweep-3"))
         delivery.finish(map(Process.of, delivery._waiting))
     assert client.get_experiment(experiment.experiment_id).tags == experiment.tags
+
+
+@pytest.mark.parametrize(("refused", "num_sent"), [((), 5), ((2,), 5), ((2, 3), 1)])
+def test_after_a_failure_the_rest_is_sent_at_the_end_of_the_sweep(monkeypatch, refused, num_sent):
+    sent, numbers, store = [], iter(range(1, 99)), Mock()
+
+    def send(record, *, is_confirming):
+        if (number := next(numbers)) in refused:
+            raise RuntimeError(f"no room for number {number}\nand more")
+        sent.append(record)
+
+    store.deliver = send
+    monkeypatch.setattr(module, "open_store", lambda root: store)
+    made = [record(number=number) for number in range(5)]
+    delivery = deliver(Path(), *made)
+    delivery.finish(map(Process.of, made))
+    assert (sent, store.relate.called) == (made[:num_sent], num_sent == 5)
+    lost = "MLflow lacks runs (no room for number 3 and more): `accelbench sync` delivers them."
+    assert delivery.loss() == ("" if num_sent == 5 else lost)
+
+
+def test_a_store_that_does_not_open_is_asked_once(monkeypatch):
+    monkeypatch.setattr(module, "open_store", asked := Mock(side_effect=ConnectionError("refused")))
+    delivery = deliver(Path(), record())
+    delivery.finish()
+    assert (delivery.problem, asked.call_count) == ("refused", 1)
+
+
+def test_what_a_server_says_is_safe_to_print_and_shows_no_password():
+    assert location.one_line(RuntimeError("\n\x1b[31mred\x07\u202e")) == r"\x1b[31mred\x07\u202e"
+    long = "x" * 285  # a password is masked before the text is cut
+    assert location.one_line(RuntimeError(f"{long}http://me:s3cret@host")) == f"{long}http://me:***@…"
+
+
+def test_a_store_that_another_program_writes_is_refused_at_once(tmp_path, monkeypatch):
+    monkeypatch.setattr(location, "PATIENCE_S", 0.1)
+    with contextlib.closing(sqlite3.connect(tmp_path / "mlflow.db", isolation_level=None)) as connection:
+        connection.execute("BEGIN EXCLUSIVE")
+        with pytest.raises(UserError, match="mlflow.db: not usable .database is locked"), location.locked(tmp_path):
+            pytest.fail("it is not writable")
+
+
+@pytest.mark.parametrize("name", ["a?b", "a#b", "a%41", os.fsdecode(b"caf\xe9")])
+def test_a_folder_that_no_address_of_a_database_can_name_is_refused_and_stays_empty(name, tmp_path):
+    (tmp_path / name).mkdir()
+    told = "name another store with MLFLOW_TRACKING_URI"
+    with pytest.raises(UserError, match=told), location.locked(tmp_path / name):
+        pytest.fail("MLflow would use another file")
+    assert not any((tmp_path / name).iterdir())
+
+
+def test_links_hold_no_credentials(tmp_path, monkeypatch):
+    assert location.is_own(tmp_path)
+    for uri, page in (
+        ("https://me:s3cret@host:80/mlflow", "https://host:80/mlflow"),
+        *(("https://token@host", "https://host"), ("http://[::1", "http://[::1")),
+        ("postgresql://me:s3cret@host/db", None),
+    ):
+        monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
+        assert (location.tracking_uri(tmp_path), location.is_own(tmp_path)) == (uri, False)
+        assert location.server_uri(tmp_path) == page
+
+
+def test_without_a_store_a_run_or_a_usable_port_it_says_what_to_do(root, tmp_path):
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port, free = taken.getsockname()[1], closed_port()
+        for place, number, told in (
+            *((tmp_path, free, "run a sweep first"), (root, free, "run a sweep first")),
+            *((root, port, f"--port={port}"), (root, 70_000, "--port=70000")),
+        ):
+            with pytest.raises(UserError, match=told):
+                serve(place, number)
+
+
+def answer_of(address, host=None):
+    with DIRECT.open(Request(address, headers={"Host": host} if host else {})) as answer:
+        return json.load(answer)
+
+
+@pytest.mark.slow
+def test_it_serves_the_newest_experiment_of_a_moved_project_until_ctrl_c(root, monkeypatch, capsys):
+    deliver(root, record(), record(cell(suite="newer"), number=5, sweep_id="sweep-2"))
+    root = root.rename(root.with_name("moved"))
+    port = closed_port()
+    # A shell has what it starts in the background ignore Ctrl-C, and the tests pass that on.
+    listening = {"preexec_fn": lambda: signal.signal(signal.SIGINT, signal.SIG_DFL)}
+    code = "sys.exit(ui.serve(Path(sys.argv[1]), int(sys.argv[2]), open_browser=False))"
+    process = started(code, root, port, stdout=subprocess.PIPE, stderr=subprocess.PIPE, **listening)
+    try:
+        url = process.stdout.readline().removeprefix("MLflow: ").strip()
+        newest = client_of(root).get_experiment_by_name("accelbench/newer").experiment_id
+        assert url == view.view_url(f"http://accelbench.localhost:{port}", newest)
+        asked = f"http://127.0.0.1:{port}/api/2.0/mlflow/experiments/get?experiment_id={newest}"
+        assert answer_of(asked)["experiment"]["name"] == "accelbench/newer"
+        for host in ("localhost:8080", "accelbench.localhost:8080"):
+            assert answer_of(asked, host)["experiment"]["name"] == "accelbench/newer"
+        for host in ("attacker.example", f"10.attacker.example:{port}", "0.0.0.0"):
+            with pytest.raises(HTTPError, match="403"):
+                answer_of(asked, host)
+        ((run,), _) = split(root, "newer")
+        file = f"http://127.0.0.1:{port}/get-artifact?path=record.json&run_uuid={run.info.run_id}"
+        (kept,) = (root / "mlartifacts" / "newer").rglob("record.json")
+        assert answer_of(file) == json.loads(kept.read_text())
+
+        # The same server takes records over HTTP, as a shared one does.
+        monkeypatch.setenv("MLFLOW_TRACKING_URI", f"http://someone:s3cret@127.0.0.1:{port}")
+        capsys.readouterr()
+        delivery = deliver(root, record(number=9))
+        assert delivery.problem is None
+        assert capsys.readouterr().out == ""  # MLflow would print two addresses for each run
+        assert len(split(root)[0]) == 2
+        assert serve(root, open_browser=False) == 0
+        assert f"MLflow: http://127.0.0.1:{port}/#/experiments/" in capsys.readouterr().out
+    finally:
+        os.kill(process.pid, signal.SIGINT)
+        _, printed = process.communicate(timeout=60)
+    assert process.returncode == 0
+    assert "Warning" not in printed
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(("127.0.0.1", port), timeout=2)

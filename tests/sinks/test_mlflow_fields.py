@@ -9,7 +9,7 @@ from accelbench.schema.cell import UNEXPECTED, Engine, KerasSettings, Options, P
 from accelbench.schema.measurement import SystemSeries
 from accelbench.sinks import mlflow_fields
 from accelbench.sinks.mlflow_fields import NOTE, of_cells, of_process, run_name
-from tests.sinks.samples import STAND_IN, cell, processes, record
+from tests.sinks.samples import STAND_IN, cell, record
 
 
 def test_metrics_are_the_published_row_with_a_speed_of_three_digits_and_times_the_records_own():
@@ -31,7 +31,7 @@ def test_a_run_has_no_more_figures_settings_and_tags_than_people_look_at(protoco
     window = Window(**{name: value + 1 for name, value in vars(Window()).items()})
     changes = {"threads": 2, "options": Options(compile=True), "seed": 4, "data": replace(cell().data, path="/x")}
     of = record(cell(protocol=protocol, window=window, **changes))
-    run, (whole,) = of_process(of), of_cells(cells_of(processes(of)))
+    run, (whole,) = of_process(of), of_cells(cells_of([Process.of(of)]))
     curves = {point.key for point in run.series if not point.key.startswith("system/")}
     assert len(curves) == (4 if protocol == Protocol.fit else 0)
     losses = [point.value for point in run.series if point.key == "epoch/test_loss"]
@@ -43,7 +43,7 @@ def test_a_run_has_no_more_figures_settings_and_tags_than_people_look_at(protoco
 
 def test_the_description_of_what_was_not_compared_begins_with_that():
     for measured in ([record(), record(cell("mlp"), number=1)], [record(status=Status.failed)]):
-        first, _, block = mlflow_fields.about(cells_of(processes(*measured))).partition("\n\n")
+        first, _, block = mlflow_fields.about(cells_of(map(Process.of, measured))).partition("\n\n")
         assert first == "**Nothing was compared**"
         assert all(line.startswith("    ") for line in block.splitlines() if line)
 
