@@ -1,7 +1,6 @@
 """What every surface shows of requests and trainings to a target; and nowhere the false speed of a disturbed cell."""
 
 import csv
-import dataclasses
 import io
 
 import pytest
@@ -31,23 +30,10 @@ TRAINED = [
     *(make_trained(20.0 + seed, seed=seed, precision=Precision.bf16_mixed) for seed in range(6)),
 ]
 (ANSWER,) = target_answers(cells_of(map(Process.of, TRAINED)))
-SERVED = make_served()
-SLOW = make_served(cell=make_cell(protocol=Protocol.server, server=Server(rate=90.0)), verdict=Verdict.fails)
-STREAM, OFFLINE = make_served(Protocol.single_stream), make_served(Protocol.offline)
-# What a row has of requests. Its latencies are in ms.
-NUMBERS = {"requests_per_s": 49.5, "verdict": "sure pass", "mean_batch": 1000 / 550, "padded_share": 50 / 1050}
-NUMBERS |= {"request_p99_ms": 40.2, "request_p99_ms_low": 33, "request_p99_ms_high": None, "request_p999_ms": None}
-NUMBERS |= {"miss_share": 0.003, "queue_ms": 2, "compute_ms": 10, "samples_per_s": None}
-NUMBERS |= {"rate": 50, "limit_ms": 50, "limit_percentile": 99}
 
 
-@pytest.fixture
-def folder(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    return tmp_path / "runs/mine"
-
-
-def test_every_surface_says_the_same_of_trainings_to_a_target(folder, capsys):
+def test_every_surface_says_the_same_of_trainings_to_a_target(here, capsys):
+    folder = here / "runs/mine"
     others = [make_record(make_cell(precision=word)) for word in (Precision.fp32, Precision.bf16)]
     write_sweep(folder, *TRAINED, *others)
     assert "fp32 b32: 12.3 s (at least 11.1, 5 of 6 seeds), " in ANSWER.sentence
@@ -78,11 +64,11 @@ def test_every_surface_says_the_same_of_trainings_to_a_target(folder, capsys):
     assert ANSWER.sentence in " ".join(about(cells).replace("*", "").split())
 
 
-def test_a_sweep_is_compared_with_earlier_learning_rates_in_its_folder(folder):
+def test_a_sweep_is_compared_with_earlier_learning_rates_in_its_folder(tmp_path):
     slow = ModelSpec(name="mlp", learning_rate=0.01)
     records = [make_trained(30.0 + seed, seed=seed, model=slow) for seed in range(6)]
     window = make_record(make_cell(model=slow))  # a job of its own, which the sweep did not measure
-    write_sweep(folder, *TRAINED[:6], window, *records)
+    folder = write_sweep(tmp_path, *TRAINED[:6], window, *records)
     console = Console(file=io.StringIO(), width=300)
     show_sweep(make_options(), console, SweepResult(folder, records))
     (answer,) = target_answers(cells_of(map(Process.of, [*TRAINED[:6], *records])))
@@ -93,21 +79,31 @@ def test_a_sweep_is_compared_with_earlier_learning_rates_in_its_folder(folder):
     assert console.file.getvalue().count("mlp on mnist to accuracy") == 1
 
 
+SERVED = make_served()
+OFFLINE = make_served(Protocol.offline)
+STREAM = make_served(Protocol.single_stream)
+
+
 def test_rows_of_requests_have_their_figures_and_no_speed_but_offlines():
     row = summarise(SERVED)
-    assert {name: row[name] for name in NUMBERS} == pytest.approx(NUMBERS)
+    settings = {"rate": 50, "limit_ms": 50, "limit_percentile": 99}
+    of_batches = {"mean_batch": 1000 / 550, "padded_share": 50 / 1050, "queue_ms": 2, "compute_ms": 10}
+    of_requests = {"requests_per_s": 49.5, "verdict": "sure pass", "miss_share": 0.003, "samples_per_s": None}
+    in_ms = {"request_p99_ms": 40.2, "request_p99_ms_low": 33, "request_p99_ms_high": None, "request_p999_ms": None}
+    numbers = settings | of_batches | of_requests | in_ms
+    assert {name: row[name] for name in numbers} == pytest.approx(numbers)
     assert (summarise(OFFLINE)["samples_per_s"], summarise(OFFLINE)["verdict"]) == (pytest.approx(3200), None)
-    stream, window = summarise(STREAM), summarise(make_record())
-    assert [stream[name] for name in ("rate", "workers", "samples_per_s")] == [None] * 3
-    assert {window[name] for name in ("rate", "workers", "requests_per_s", "max_delay_ms")} == {None}
+    assert [summarise(STREAM)[name] for name in ("rate", "workers", "samples_per_s")] == [None] * 3
+    assert summarise(make_record())["rate"] is None
     untold = summarise(make_served(verdict=Verdict.unknown, num_missed=870, miss_share_low=0.851, miss_share_high=0.9))
     why = "87 % of requests missed it (85 to 90 % may)"
     assert served_text(untold).endswith(f"can't tell: p99 at most 50 ms, {why}")
 
 
-def test_requests_are_ranked_by_no_speed_and_every_surface_says_the_same_of_them(folder):
-    records = (SERVED, SLOW, STREAM, OFFLINE, make_record())
-    write_sweep(folder, *records)
+def test_requests_are_ranked_by_no_speed_and_every_surface_says_the_same_of_them(here):
+    slow = make_served(cell=make_cell(protocol=Protocol.server, server=Server(rate=90.0)), verdict=Verdict.fails)
+    records = (SERVED, slow, STREAM, OFFLINE, make_record())
+    folder = write_sweep(here / "runs/mine", *records)
     cells = cells_of(map(Process.of, records))
     assert {each.fastest.cell.protocol for each in jobs(cells)} == {"offline", "window"}
     assert main(["best", "runs/mine"]) == main(["report", "runs/mine"]) == 0
@@ -117,56 +113,44 @@ def test_requests_are_ranked_by_no_speed_and_every_surface_says_the_same_of_them
     assert (found[0].requests_per_s, found[0].request_p99_ms, found[0].verdict) == (49.5, 40.2, "sure pass")
     assert "49.5 requests/s, p99 40.2 ms, sure pass: p99 at most 50 ms" in repr(found)
     assert len(found.to_frame()) == 5
-    (run,) = of_cells(cells_of([Process.of(SLOW)]))
+    (run,) = of_cells(cells_of([Process.of(slow)]))
     figures = [run.metrics[name] for name in ("request_p99_ms", "miss_share", "requests_per_s")]
     assert (*figures, run.params["rate"], run.tags["word"]) == (40.2, 0.003, 49.5, "90.0", "ok")
     assert "49.5 requests/s, p99 40.2 ms, sure fail: p99 at most 50 ms" in run.tags["mlflow.note.content"]
 
 
-FALSE, TRUE = 32_000.0, 3_200.0
-TEXT = f"disturbed: {REASON}"
-DISTURBED = beside.make_record(cell=make_cell(precision=Precision.bf16), rate=FALSE)
-UNDISTURBED = beside.make_record(quiet(), cell=make_cell(precision=Precision.fp32), rate=TRUE)
-SLOWER = beside.make_record(quiet(), cell=make_cell(precision=Precision.fp64), rate=TRUE / 2)
+DISTURBED = beside.make_record(cell=make_cell(precision=Precision.bf16), rate=32_000.0)
+UNDISTURBED = beside.make_record(quiet(), cell=make_cell(precision=Precision.fp32), rate=3_200.0)
 
 
 def test_the_report_and_best_show_the_reason_and_answer_with_another(tmp_path, capsys):
-    folder = write_sweep(tmp_path / "runs" / "mine", DISTURBED, UNDISTURBED, SLOWER)
+    slower = beside.make_record(quiet(), cell=make_cell(precision=Precision.fp64), rate=1_600.0)
+    folder = write_sweep(tmp_path / "runs" / "mine", DISTURBED, UNDISTURBED, slower)
     sweeps = read.read_all(folder)
-    (found,) = jobs(sweeps[0].cells)
-    assert [cell.cell.precision for cell in found.cells] == [Precision.fp32, Precision.fp64]
-    assert "bf16" not in found.sentence
     (row,) = contents.reasons(read.cells_in(sweeps)).rows
     assert [entry.text for entry in row[:3]] == ["disturbed", "1", REASON]
-    (row,) = [reported.row for reported in sweeps[0].cells if not reported.is_ok]  # in the CSV file
-    assert (row["status"], row["disturbed"], row["samples_per_s"]) == ("ok", REASON, None)
-    metrics = build.metrics(contents.compose(sweeps))
-    assert (metrics["ok"], metrics["failed"], metrics["faster"]) == (2, 1, 0)
+    assert build.metrics(contents.compose(sweeps)).items() >= {"ok": 2, "failed": 1, "faster": 0}.items()
     cells = overview.every_cell(sweeps, [])
     rows = [dict(zip(cells["names"], values, strict=True)) for values in cells["rows"]]
-    assert [row["remark"] for row in rows if row["disturbed"]] == [TEXT]
+    assert [row["remark"] for row in rows if row["disturbed"]] == [f"disturbed: {REASON}"]
     assert main(["best", str(folder)]) == 0
     said = capsys.readouterr().out
-    assert f"mlp-cpu-bf16-b32-infer: {TEXT}" in said
+    assert f"mlp-cpu-bf16-b32-infer: disturbed: {REASON}" in said
     assert "PyTorch fp32 b32 is fastest here" in said
     run = of_process(DISTURBED)
     assert run.metrics.keys() <= {"peak_host_mb", "batch_size"}
-    assert f"**{TEXT}**" in run.tags[NOTE]
-    assert of_process(UNDISTURBED).metrics["speed"] == TRUE
+    assert f"**disturbed: {REASON}**" in run.tags[NOTE]
 
 
-def test_a_comparison_leaves_it_out():
-    def processes(*records):
-        times = (f"2026-11-20T09:00:{at:02}.000+00:00" for at in range(len(records)))
-        timed = (dataclasses.replace(one, started_at=at) for one, at in zip(records, times, strict=False))
-        return RecordSet(name="x", processes=[*map(Process.of, timed)])
-
-    same = beside.make_record(quiet(), cell=DISTURBED.cell, rate=TRUE)
-    sides = processes(*[UNDISTURBED] * 6), processes(*[same] * 6, DISTURBED, DISTURBED)
+def test_a_comparison_leaves_it_out(maker):
+    quick = beside.make_record(quiet(), cell=DISTURBED.cell, rate=3_200.0)
+    sides = []
+    for records in ([UNDISTURBED] * 6, [*[quick] * 6, DISTURBED, DISTURBED]):
+        processes = [Process.of(maker.at(record, minute)) for minute, record in enumerate(records)]
+        sides.append(RecordSet(name="x", processes=processes))
     ((_, comparison),) = compared(*sides, anyway=True).pairs
     assert (comparison.num_first, comparison.num_second) == (6, 6)
     assert comparison.ratio == pytest.approx(1)
     answer(*sides, Terms(anyway=True), console := Console(file=io.StringIO(), width=200))
-    said = console.file.getvalue()
-    assert f"Disturbed, left out: 2 of 14 processes ({REASON})." in said
-    assert "6 ok, 2 disturbed" in said
+    assert f"Disturbed, left out: 2 of 14 processes ({REASON})." in console.file.getvalue()
+    assert "6 ok, 2 disturbed" in console.file.getvalue()
