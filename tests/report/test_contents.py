@@ -5,12 +5,10 @@ import re
 import pytest
 from rich.console import Console
 
-from accelbench.answers.jobs import jobs as jobs_of
 from accelbench.report import build
 from accelbench.report.build import metrics
 from accelbench.report.contents import compose, reasons
 from accelbench.report.overview import picture_of
-from accelbench.report.questions import questions
 from accelbench.report.read import cells_in
 from accelbench.report.table import Table, number, rendered
 from accelbench.report.table import word as text_of
@@ -69,18 +67,6 @@ def test_cells_are_grouped_by_reason(read, maker) -> None:
 NO_GPU = "no NVIDIA driver"
 
 
-@pytest.fixture
-def screen(read, tmp_path):
-    """From records to the page on them, and its first texts: title, and the line below."""
-
-    def screen(records):
-        page = compose([read(records)])
-        found = re.search(r"<h1>(.*?)</h1>.*?<p class=\"about\">(.*?)</p>", build.html(page, tmp_path), re.DOTALL)
-        return page, re.sub("<.*?>", "", found[1]), found[2]
-
-    return screen
-
-
 def rated(maker, model="mlp", data=MNIST, **rates):
     return [maker.ok(maker.cell(model, precision=word), rate, data=data) for word, rate in rates.items()]
 
@@ -96,7 +82,12 @@ def jobs(maker, num):
     return records
 
 
-def test_its_title_says_what_was_found_and_the_line_below_against_what_and_how_sure_it_is(screen, maker) -> None:
+def test_its_title_says_what_was_found_and_the_line_below_how_sure_that_is(read, tmp_path, maker) -> None:
+    def first_texts(records):
+        page = build.html(compose([read(records)]), tmp_path)
+        title, about = re.search(r"<h1>(.*?)</h1>.*?<p class=\"about\">(.*?)</p>", page, re.DOTALL).groups()
+        return re.sub("<.*?>", "", title), about
+
     said = {
         "Change a setting and mlp train runs 2.0 times as fast": rated(maker, fp32=100, bf16=200, fp16=105),
         "Change a setting and 2 of 2 jobs run 1.5 to 1.6 times as fast": jobs(maker, 2),
@@ -106,21 +97,21 @@ def test_its_title_says_what_was_found_and_the_line_below_against_what_and_how_s
         "2 jobs with one setting each": [maker.ok(maker.cell(model), 1) for model in ("mlp", "cnn")],
         "Nothing was measured": [maker.record(maker.cell(device="gpu"), Status.skipped, reason=NO_GPU)],
     }
-    assert [screen(records)[1] for records in said.values()] == list(said)
-    assert re.fullmatch(r"cnn infer, mnist.*: 200 to 2\d\d requests/s", screen(served(maker))[1])
+    assert [first_texts(records)[0] for records in said.values()] == list(said)
+    assert re.fullmatch(r"cnn infer, mnist.*: 200 to 2\d\d requests/s", first_texts(served(maker))[0])
     one = rated(maker, fp32=100, bf16=200)  # the line below names the reference, how sure it is, and stand-ins
-    assert screen(one)[2] == "against PyTorch fp32 on CPU, same batch; likely: one run each"
+    assert first_texts(one)[1] == "against PyTorch fp32 on CPU, same batch; likely: one run each"
     drawn = rated(maker, data=maker.stand_in, bf16=1, fp32=2)
-    assert screen([*drawn, *rated(maker, "cnn", fp32=1, bf16=2)])[2] == (
+    assert first_texts([*drawn, *rated(maker, "cnn", fp32=1, bf16=2)])[1] == (
         "against what was asked for first, same batch; likely: one run each; "
         "stand-in data: speeds are valid, accuracies aren&#39;t"
     )
 
 
-def test_a_row_has_each_setting_with_its_figures_and_how_to_measure_it_again(screen, maker) -> None:
+def test_a_row_has_each_setting_with_its_figures_and_how_to_measure_it_again(read, maker) -> None:
     gpu = maker.ok(maker.cell(device="gpu", options=Options(compile=True)), 5000)
     keras = maker.ok(maker.cell(engine=Engine.keras, keras=KerasSettings()), 80, warnings=["the loader waited"])
-    page, _, _ = screen([*rated(maker, fp32=100, bf16=200), gpu, keras])
+    page = compose([read([*rated(maker, fp32=100, bf16=200), gpu, keras])])
     (row,) = picture_of(page.jobs, "results")["jobs"]
     names = [(gain["setting"], gain["kind"], gain["times"], gain["word"]) for gain in row["gains"]]
     assert names == [
@@ -136,10 +127,10 @@ def test_a_row_has_each_setting_with_its_figures_and_how_to_measure_it_again(scr
     assert re.match(r"1\.\d\d to 2\.\d\d$", second["within"])
 
 
-def test_tiles_and_questions_have_their_figures_and_the_bar_has_all_cells(screen, maker) -> None:
+def test_tiles_and_questions_have_their_figures_and_the_bar_has_all_cells(read, maker) -> None:
     records = rated(maker, fp32=100, bf16=300) + rated(maker, "cnn", fp32=100, bf16=50)
     skipped = [maker.record(maker.cell(device=word), Status.skipped, reason=NO_GPU) for word in ("gpu", "tpu")]
-    page, _, _ = screen([*records, *skipped, maker.record(maker.cell("rnn"), Status.failed, reason="no")])
+    page = compose([read([*records, *skipped, maker.record(maker.cell("rnn"), Status.failed, reason="no")])])
     assert page.tiles == [("bf16 0.50 to 3.0x", "over fp32 in 2 of 2 pairs, likely")]
     assert page.measured == {"cpu": 4}
     assert sum(page.unmeasured.values()) == 3
@@ -156,20 +147,14 @@ def test_tiles_and_questions_have_their_figures_and_the_bar_has_all_cells(screen
     assert low < 3 < high
 
 
-@pytest.fixture
-def asked(read):
-
-    def asked(records):
-        cells = read(records).cells
-        return {question.title: question for question in questions(cells, jobs_of(cells))}
-
-    return asked
+def asked(sweep):
+    return {question.title: question for question in compose([sweep]).questions}
 
 
-def test_the_limit_and_the_phases_have_a_line_for_each_job(asked, maker) -> None:
-    assert asked([maker.ok(maker.cell(), 100)]) == {}
+def test_the_limit_and_the_phases_have_a_line_for_each_job(read, maker) -> None:
+    assert asked(read([maker.ok(maker.cell(), 100)])) == {}
     records = [working(maker, "mlp"), working(maker, "cnn", work=Work(flops=10**12, bytes=10**6, num_operators=9))]
-    found = asked(records)
+    found = asked(read(records))
     limit = found["How near to the limit?"]
     assert limit.sentence.startswith("The fastest cells reach 50 to 3")
     assert limit.lines[0].value > 100
@@ -178,21 +163,19 @@ def test_the_limit_and_the_phases_have_a_line_for_each_job(asked, maker) -> None
     assert time.lines[0].probe["forward"] == pytest.approx(60)
 
 
-def test_requests_have_a_section_for_each_workload_with_the_probes_of_each_setting(asked, maker) -> None:
-    question = asked(served(maker))["How many requests per second?"]
+def test_requests_have_a_section_for_each_workload_with_the_probes_of_each_setting(read, maker) -> None:
+    question = asked(read(served(maker)))["How many requests per second?"]
     assert question.sentence.startswith("PyTorch fp32, batches of at most 8: ")
     assert re.search(r": 200 to 2[0-4]\d requests/s with p99 at most 50 ms \(sure\)", question.sentence)
-    assert [line.name.partition(", ")[2] for line in question.lines] == [
-        *["batches of at most 8"] * 5,
-        *["one at a time"] * 2,
-    ]
+    names = [line.name.partition(", ")[2] for line in question.lines]
+    assert names == ["batches of at most 8"] * 5 + ["one at a time"] * 2
     # Of two processes of one cell, the figures are of the one that passed.
     assert [line.probe["request_p99_ms"] for line in question.lines[1:3]] == [52, 40]
-    shown = dict(zip(question.table.headings, (entry.text for entry in question.table.rows[0]), strict=True))
+    shown, *_ = texts(question.table)
     assert {"requests/s: from", "to", "p99 (ms)"} <= set(shown)
     assert shown["busy (%)"] == "62.5"
     assert "J/request" not in shown
-    several = asked([*served(maker), *served(maker, "mlp")])
+    several = asked(read([*served(maker), *served(maker, "mlp")]))
     assert [title.partition("? ")[2].split()[0] for title in several] == ["cnn", "mlp"]
 
 
