@@ -12,9 +12,9 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 FOLDERS = ("src", "bench", "docs", "environments", "pipelines", "studies")
-# Each change that makes src smaller makes these smaller, too. The aim: 6.5 a line.
+# The limits of an owner who holds all of it.
 MAX_TOKENS = 200_000
-MAX_TOKENS_PER_LINE = 6.7
+MAX_TOKENS_PER_LINE = 6.5
 
 LEFT = 1  # expression that should be several statements; none may be added
 

@@ -82,7 +82,10 @@ def show(place: Workplace, console: Console, *, probe: bool = False, whole: bool
 
 
 def _plain_cell(
-    device: Device, engine: Engine = Engine.pytorch, precision: Precision = Precision.fp32, mode: Mode = Mode.infer
+    device: Device,
+    engine: Engine = Engine.pytorch,
+    precision: Precision = Precision.fp32,
+    mode: Mode = Mode.infer,
 ) -> Cell:
     """Returns a small cell with these settings, to ask what a device supports."""
     return Cell(
@@ -191,7 +194,9 @@ def detectable(first: Sequence[Process], second: Sequence[Process]) -> str:
         problem = f"{num} processes of a copy were measured, but {MIN_PROCESSES} are needed"
         for process in [*first, *second]:
             if not process.rates:
-                raise UserError(f"{problem}. One ended as {process.outcome}: {process.reason or 'see its record'}")
+                raise UserError(
+                    f"{problem}. One ended as {process.outcome}: {process.reason or 'see its record'}"
+                )
         raise UserError(f"--budget: {problem}: set a longer time")
     width = math.log(ratio.high / ratio.low) / 2
     lines = []

@@ -10,11 +10,21 @@ DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
 # Errors with which the system may stop a correct program: the disk is full or broken, memory or file descriptors ran
 # out, permission is missing, a name is too long, or links form a circle.
 REFUSED = frozenset(
-    {*DISK_FULL, errno.ENOMEM, errno.EAGAIN, errno.EMFILE, errno.ENFILE, errno.EACCES, errno.EPERM, errno.EROFS}
+    {
+        *DISK_FULL,
+        errno.ENOMEM,
+        errno.EAGAIN,
+        errno.EMFILE,
+        errno.ENFILE,
+        errno.EACCES,
+        errno.EPERM,
+        errno.EROFS,
+    }
     | {errno.EIO, errno.ESTALE, errno.ENAMETOOLONG, errno.ELOOP}
 )
 
-LIKE = 0.66  # a word counts as a misspelling of another if they are at least this similar: about two of three letters
+# A word counts as a misspelling of another if they are at least this similar: about two of three letters.
+LIKE = 0.66
 MAX_WORD = 60  # characters of a word that are compared
 
 
@@ -48,7 +58,9 @@ class WriteError(UserError):
     """A file could not be written."""
 
     def __init__(self, what: str, error: OSError) -> None:
-        super().__init__(f"{what}: {'disk full' if error.errno in DISK_FULL else f'not writable ({error.strerror})'}")
+        super().__init__(
+            f"{what}: {'disk full' if error.errno in DISK_FULL else f'not writable ({error.strerror})'}"
+        )
 
 
 @contextmanager
@@ -102,7 +114,8 @@ class Parser(argparse.ArgumentParser):
     """The argument parser of every command. It raises a `UserError` instead of exiting."""
 
     def __init__(self, **settings: Any) -> None:
-        super().__init__(**settings, allow_abbrev=False)  # no abbreviations: a mistyped flag must not set another one
+        # No abbreviations: a mistyped flag must not set another one.
+        super().__init__(**settings, allow_abbrev=False)
 
     def error(self, message: str) -> NoReturn:
         """Raises a UserError with argparse's message."""

@@ -32,7 +32,9 @@ def ending_as_ctrl_c() -> Iterator[None]:
     """Makes SIGTERM raise KeyboardInterrupt inside the context. Works only in the main thread."""
     with contextlib.ExitStack() as stack:
         if threading.current_thread() is threading.main_thread():
-            stack.callback(signal.signal, signal.SIGTERM, signal.signal(signal.SIGTERM, signal.default_int_handler))
+            stack.callback(
+                signal.signal, signal.SIGTERM, signal.signal(signal.SIGTERM, signal.default_int_handler)
+            )
         yield
 
 
@@ -119,7 +121,8 @@ def _remove_abandoned(base: Path) -> None:
         for entry in entries:
             if not entry.name.startswith(PREFIX) or not entry.is_dir(follow_symlinks=False):
                 continue
-            with contextlib.ExitStack() as stack, contextlib.suppress(OSError):  # it is in use, or being removed
+            # An error here means that the folder is in use, or being removed.
+            with contextlib.ExitStack() as stack, contextlib.suppress(OSError):
                 descriptor = os.open(entry.path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
                 stack.callback(os.close, descriptor)
                 if os.fstat(descriptor).st_uid == os.geteuid():

@@ -43,7 +43,9 @@ def hold_measuring(waiting: Callable[[str], None], patience_s: float | None = No
     with socket.socket(socket.AF_UNIX) as server:
         while not _bind(server, address):
             if time.monotonic() - began_s >= patience_s:
-                raise UserError(f"another measurement ({_holder(address)}) still runs after {patience_s:.0f} s")
+                raise UserError(
+                    f"another measurement ({_holder(address)}) still runs after {patience_s:.0f} s"
+                )
             if not is_told:
                 holder = _holder(address)
                 waiting(
@@ -62,7 +64,9 @@ def _bind(server: socket.socket, address: str) -> bool:
     except OSError as error:
         if error.errno == errno.EADDRINUSE:
             return False
-        raise UserError(f"the lock of this machine's measurements can't be taken ({error.strerror})") from error
+        raise UserError(
+            f"the lock of this machine's measurements can't be taken ({error.strerror})"
+        ) from error
     return True
 
 
@@ -74,7 +78,9 @@ def _holder(address: str) -> str:
     with socket.socket(socket.AF_UNIX) as client:
         with contextlib.suppress(OSError):
             client.connect(address)
-        pid, *_ = struct.unpack("3i", client.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i")))
+        pid, *_ = struct.unpack(
+            "3i", client.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
+        )
     return f"process {pid or 'unknown'}"
 
 

@@ -63,7 +63,9 @@ def problems(root: Path) -> list[str]:
     lines = []
     for readable in map(read_planned, folders):
         failed = [record for record in readable if record.status in UNEXPECTED]
-        lines += [f"{record.cell.suite}: {record.label}: {record.status}: {record.reason}" for record in failed]
+        lines += [
+            f"{record.cell.suite}: {record.label}: {record.status}: {record.reason}" for record in failed
+        ]
         lines += readable.problems()
     return lines
 

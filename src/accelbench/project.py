@@ -30,19 +30,23 @@ PACKAGE = Path(__file__).resolve().parent
 # The key `suites` in a project's params.yaml. Projects that only use DVC do not have this key. The file is searched as
 # text. So a folder with invalid YAML is still a project, and the user gets the YAML error.
 SUITES = re.compile(r"""^(["']?)suites\1\s*:""", re.MULTILINE)
-OUR_SCHEMA = "accelbench_schema"  # a word in our conf/config.yaml; a conf/ without it belongs to another program
+# A word in our conf/config.yaml; a conf/ without it belongs to another program.
+OUR_SCHEMA = "accelbench_schema"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Workplace:
     """The folders in which a command reads and writes its files."""
 
-    root: Path  # the project's folder; outside of a project the current folder. Records and reports are below it
-    project: Path | None  # the project's folder; None outside of a project. Without a project no params.yaml is read
+    # The project's folder; outside of a project the current folder. Records and reports are below it.
+    root: Path
+    # The project's folder; None outside of a project. Without a project no params.yaml is read.
+    project: Path | None
     store: Path  # folder of MLflow's database and its files
     conf: Path
     data: Path  # folder of the prepared data sets
-    cache: Path  # folder of ceilings.json; the original files of data sets are downloaded to a folder below it
+    # Folder of ceilings.json; the original files of data sets are downloaded to a folder below it.
+    cache: Path
 
     @classmethod
     def of_project(cls, root: Path) -> "Workplace":
@@ -59,11 +63,15 @@ class Workplace:
         import platformdirs  # not at the top: a cell's process does not need it
 
         cache = platformdirs.user_cache_path("accelbench")
-        return cls(root=folder, project=None, store=folder, conf=_conf(None), data=cache / "data", cache=cache)
+        return cls(
+            root=folder, project=None, store=folder, conf=_conf(None), data=cache / "data", cache=cache
+        )
 
     def with_data(self, folder: str | None) -> "Workplace":
         """Returns a copy with its data sets in `folder`, the value of `data.root`. If that is None, nothing changes."""
-        return self if folder is None else replace(self, data=Path(os.path.abspath(os.path.expanduser(folder))))
+        return (
+            self if folder is None else replace(self, data=Path(os.path.abspath(os.path.expanduser(folder))))
+        )
 
 
 def workplace() -> Workplace:
@@ -82,7 +90,9 @@ def pipelines_place() -> Workplace:
     """Returns the project that a pipeline's stage runs in. Raises UserError: the current folder is in no project."""
     place = workplace()
     if place.project is None:
-        raise UserError(f"{place.root} and the folders above it have no {PARAMS} with suites: type `accelbench init`")
+        raise UserError(
+            f"{place.root} and the folders above it have no {PARAMS} with suites: type `accelbench init`"
+        )
     return place
 
 

@@ -30,7 +30,9 @@ NO_SPEED = SERVING - {Protocol.offline} | {Protocol.target}
 HOLDS, FAILS, CANT_TELL, NOT_MEASURED = "holds", "doesn't hold", "can't tell", "not measured"
 
 
-def replay(name: str, num: int, budget_s: float, console: Console, hosts: Hosts, *, trusts: bool = False) -> int:
+def replay(
+    name: str, num: int, budget_s: float, console: Console, hosts: Hosts, *, trusts: bool = False
+) -> int:
     """Measures the claims of a bundle again, each in its own folder, and prints the findings.
 
     Args:
@@ -62,7 +64,9 @@ def replay(name: str, num: int, budget_s: float, console: Console, hosts: Hosts,
             reasons.append("needs a larger --cells")
         why = next(filter(None, reasons), None)
         if why is None and claim.cost_s > ends_s - time.monotonic():
-            why = longer = longer or f"needs a longer --budget: the first takes about {duration(claim.cost_s)}"
+            why = longer = (
+                longer or f"needs a longer --budget: the first takes about {duration(claim.cost_s)}"
+            )
         if why:
             left_out[why] += 1
             continue
@@ -87,7 +91,8 @@ def _of_bundle(path: Path) -> list[tuple[str, Gap]]:
     cells = sorted((cell for one in verified.sweeps for cell in one.cells), key=lambda cell: cell.started_at)
     claims = []
     for job in jobs(cells):
-        others = [] if job.others else [gap(job.fastest, other) for other in job.cells[1:]]  # cells of other batches
+        # Cells of other batches.
+        others = [] if job.others else [gap(job.fastest, other) for other in job.cells[1:]]
         decided = [gain for gain in [*job.gains, *others] if gain.word != Word.cant_tell]
         if not decided and job.lead and job.lead.word != Word.cant_tell:
             decided = [job.lead]  # of a batch size without a sure or likely gain
@@ -107,7 +112,9 @@ def _why_not(cell: Cell, trusts: bool) -> str | None:
     named = [*cell.own_code.values(), *filter(None, [cell.python, cell.model.weights_file, cell.data.path])]
     named += [f"model.args.{name}" for name in cell.model.args if cell.model.library != Library.accelbench]
     if named and not trusts:
-        return f"{named[0]} is not in the bundle, so this machine may have another one: use --trust to allow it"
+        return (
+            f"{named[0]} is not in the bundle, so this machine may have another one: use --trust to allow it"
+        )
     try:
         check_own_code([cell])
         return skip_reason(cell)

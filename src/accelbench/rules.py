@@ -133,18 +133,27 @@ UNDERFLOW = "Adam's epsilon underflows in fp16 and the weights turn non-finite"
 
 NEEDS = (
     Needs("model.target model.factory model.constant model.samples", "model=custom,lightning"),
-    Needs("model.output model.batch model.collate model.inputs model.loss model.metric model.tokens", "model=custom"),
+    Needs(
+        "model.output model.batch model.collate model.inputs model.loss model.metric model.tokens",
+        "model=custom",
+    ),
     Needs("model.task", "model=transformers"),
     Needs("model.batch_args", "model=custom,transformers"),
-    Needs("model.batch_args model.collate model.inputs model.tokens model.samples", "model.batch", "model=custom"),
-    Needs("model.optimizer model.learning_rate model.weights", "model!=lightning"),  # a LightningModule decides them
+    Needs(
+        "model.batch_args model.collate model.inputs model.tokens model.samples",
+        "model.batch",
+        "model=custom",
+    ),
+    # A LightningModule decides these itself.
+    Needs("model.optimizer model.learning_rate model.weights", "model!=lightning"),
     Needs("trainer", "model=lightning"),
     Needs("save_weights", "mode=train protocol=fit"),
     Needs("data.target data.args", "data=module"),
     Needs("data.args", "data.target"),
     Needs("data.path", "data=folder,arrays"),
     Needs("data.image_size", "data=folder"),
-    Needs("data.pipeline data.augment data.train_images data.pinned", "data!=module"),  # a DataModule makes the batches
+    # A DataModule makes the batches.
+    Needs("data.pipeline data.augment data.train_images data.pinned", "data!=module"),
     Needs("data.train_images", "data!=random"),
     Needs("engine.backend engine.jit_compile engine.steps_per_execution engine.tpu", "engine=keras"),
     Needs("engine.xla_processes", ON_TORCH),

@@ -86,7 +86,8 @@ def write_environment(_: Console) -> None:
     """Writes environment.json if the fingerprint has changed. DVC always runs this stage; sweeps depend on the file."""
     from accelbench.grid.fingerprint import fingerprint
 
-    _write_if_changed(Path(project.ENVIRONMENT), fingerprint())  # DVC runs a stage in the folder of its dvc.yaml
+    # DVC runs a stage in the folder of its dvc.yaml.
+    _write_if_changed(Path(project.ENVIRONMENT), fingerprint())
 
 
 def _write_if_changed(path: Path, value: object) -> None:

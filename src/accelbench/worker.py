@@ -33,7 +33,9 @@ def main(words: Sequence[str]) -> int:
     os.environ.update(spec.environment)
     output = os.fdopen(os.dup(sys.stdout.fileno()), "w")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # the output of libraries must not mix with the outcome
-    answer = respond(Request(cell=cell, engine=spec.engine, data_folder=str(data_folder), timeout_s=cell.timeout_s))
+    answer = respond(
+        Request(cell=cell, engine=spec.engine, data_folder=str(data_folder), timeout_s=cell.timeout_s)
+    )
     if answer.status != Status.ok or answer.measurement is not None:
         output.write(encode(answer) + "\n")
     output.close()
@@ -44,8 +46,12 @@ def main(words: Sequence[str]) -> int:
 
 def parse(words: Sequence[str]) -> tuple[Cell, Path]:
     """Reads the cell and the data folder from the command line. If one of them is unusable, exits with a message."""
-    parser = argparse.ArgumentParser(prog="python -m accelbench.worker", description="Runs one cell in this process.")
-    parser.add_argument("cell", type=Path, help="JSON file: a line of `accelbench plan --json ...`, or a record")
+    parser = argparse.ArgumentParser(
+        prog="python -m accelbench.worker", description="Runs one cell in this process."
+    )
+    parser.add_argument(
+        "cell", type=Path, help="JSON file: a line of `accelbench plan --json ...`, or a record"
+    )
     parser.add_argument("data_folder", type=Path, help="folder of a prepared data set, such as data/mnist")
     arguments = parser.parse_args(words)
     try:

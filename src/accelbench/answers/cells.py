@@ -284,7 +284,9 @@ def cells_of(processes: Iterable[Process]) -> list[MeasuredCell]:
         *older, _ = sorted(history, key=lambda key: last[key].started_at)
         for key in older:
             by_cell[key] = [changed(process, is_older=True) for process in by_cell[key]]
-    planned = [(process.folder, key) for process, key in zip(every, keys, strict=True) if not process.is_confirming]
+    planned = [
+        (process.folder, key) for process, key in zip(every, keys, strict=True) if not process.is_confirming
+    ]
     return [_cell(folder, by_cell[key]) for folder, key in dict.fromkeys(planned)]
 
 
@@ -293,7 +295,10 @@ def process_rows(cells: Iterable[MeasuredCell]) -> Iterator[Row]:
     for cell in cells:
         for process in cell.processes:
             if process.folder == cell.folder:
-                yield process.row | {CELL: cell.measured_key, COUNTS: any(process is other for other in cell.counted)}
+                yield process.row | {
+                    CELL: cell.measured_key,
+                    COUNTS: any(process is other for other in cell.counted),
+                }
 
 
 def cell_keys(processes: Sequence[Process]) -> list[str]:
@@ -304,13 +309,19 @@ def cell_keys(processes: Sequence[Process]) -> list[str]:
     packages and code. If the process has no record, a similar one has the same settings and folder.
     """
     key_of: dict[object, str] = {}
-    for process in sorted(processes, key=lambda process: (process.data_digest is not None, process.started_at)):
+    for process in sorted(
+        processes, key=lambda process: (process.data_digest is not None, process.started_at)
+    ):
         if process.record is not None:
             key_of[process.ran_key] = key_of[process.folder, process.settings_key] = process.measured_key
     keys = []
     for process in processes:
         like = process.ran_key if process.record else (process.folder, process.settings_key)
-        keys.append(process.measured_key if process.data_digest is not None else key_of.get(like, process.measured_key))
+        keys.append(
+            process.measured_key
+            if process.data_digest is not None
+            else key_of.get(like, process.measured_key)
+        )
     return keys
 
 
@@ -347,7 +358,13 @@ def _cell(folder: str, of_cell: Sequence[Process]) -> MeasuredCell:
     ):  # typical is the seed with the median time; a seed that did not reach the target counts as inf
         by_time = sorted(ok, key=lambda process: process.number("target_s") or math.inf)
         typical = by_time[len(by_time) // 2]
-    named = {"cell": shown.cell, "label": shown.label, "words": shown.words, "folder": folder, "is_confirming": False}
+    named = {
+        "cell": shown.cell,
+        "label": shown.label,
+        "words": shown.words,
+        "folder": folder,
+        "is_confirming": False,
+    }
     made = object.__new__(MeasuredCell)
     # This copies the cached properties of the typical process, too.
     vars(made).update(vars(typical), **named, **figures, processes=of_cell)

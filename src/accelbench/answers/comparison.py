@@ -11,7 +11,14 @@ from typing import Any, NamedTuple
 from rich.console import Console
 
 from accelbench.answers.cells import MIN_PROCESSES, Process, cell_keys
-from accelbench.answers.sureness import CONFIDENCE, MARGIN, SpeedRatio, Verdict, are_interleaved, compare_processes
+from accelbench.answers.sureness import (
+    CONFIDENCE,
+    MARGIN,
+    SpeedRatio,
+    Verdict,
+    are_interleaved,
+    compare_processes,
+)
 from accelbench.errors import UserError
 from accelbench.presentation import counted, say
 from accelbench.project import PLAN, RECORDS, RESULTS, RUNS, workplace
@@ -46,7 +53,8 @@ class Terms:
     """The limits behind the verdicts and the exit status."""
 
     margin: float = MARGIN  # see `SpeedRatio.verdict`
-    max_slower: float | None = None  # share; the exit status is 1 if a pair's whole interval is below minus this share
+    # Share; the exit status is 1 if a pair's whole interval is below minus this share.
+    max_slower: float | None = None
     anyway: bool = False  # whether to compare if data or work differ, or if processes were not interleaved
     may_pass_undecided: bool = False  # exit status if `max_slower` can't be decided: 0 if true, 2 if false
 
@@ -102,7 +110,9 @@ def find(name: str) -> RecordSet:
     if not processes:
         raise UserError("\n  ".join([f"{name}: holds no {'readable ' if notes else ''}records", *notes]))
     if word:
-        processes = [process for process in processes if _is_at(process.environment.get("git", {}), word.lower())]
+        processes = [
+            process for process in processes if _is_at(process.environment.get("git", {}), word.lower())
+        ]
     if not processes:
         raise UserError("\n  ".join([f"{name}: no record has this git revision or branch", *notes]))
     # Of each cell on each machine, only processes with the code, weights, data and packages of the last one count.
@@ -136,7 +146,9 @@ def _is_at(git: Mapping[str, Any], word: str) -> bool:
     return (git.get("revision") or "").startswith(word) or (git.get("branch") or "").lower() == word
 
 
-def terms(margin: str | None, fail_if: str | None, *, anyway: bool = False, may_pass_undecided: bool = False) -> Terms:
+def terms(
+    margin: str | None, fail_if: str | None, *, anyway: bool = False, may_pass_undecided: bool = False
+) -> Terms:
     """Parses texts of the command line such as `2%` and `slower:5%`. Raises UserError: a text has a wrong form."""
     return Terms(
         margin=MARGIN if margin is None else _share("--margin", margin, ""),
@@ -164,7 +176,9 @@ def compared(first: RecordSet, second: RecordSet, *, anyway: bool) -> Compared:
     every, varied, num_unpaired = match(first.processes, second.processes)
     different = _other_work(every, varied)
     if different and not anyway:
-        raise UserError(f"A and B did not measure the same thing: {'; '.join(different)}; add --anyway to compare them")
+        raise UserError(
+            f"A and B did not measure the same thing: {'; '.join(different)}; add --anyway to compare them"
+        )
     # Two machines drift independently, so interleaving has no effect.
     anyway = anyway or machines(first) != machines(second)
     ran = [pair for pair in every if not pair.is_skipped]
@@ -259,7 +273,10 @@ def answer(first: RecordSet, second: RecordSet, terms: Terms, console: Console) 
     for warning in result.warnings:
         say(console, warning, "yellow")
     together = f", corrected for {len(result.pairs)} pairs" if len(result.pairs) > 1 else ""
-    say(console, f"\nB's samples/s against A's, with the {100 * CONFIDENCE:g} % interval of the difference{together}:")
+    say(
+        console,
+        f"\nB's samples/s against A's, with the {100 * CONFIDENCE:g} % interval of the difference{together}:",
+    )
     counts = Counter[Verdict]()
     for pair, ratio in result.pairs:
         verdict = ratio.verdict(terms.margin)
@@ -289,7 +306,9 @@ def check_decided(ratios: Sequence[SpeedRatio], terms: Terms) -> None:
     limit = terms.max_slower
     if limit is None or terms.may_pass_undecided:
         return
-    if not ratios or not all(ratio.interleaved and ratio.tells_slower_by(limit) is not None for ratio in ratios):
+    if not ratios or not all(
+        ratio.interleaved and ratio.tells_slower_by(limit) is not None for ratio in ratios
+    ):
         raise UserError(
             f"--fail-if slower:{100 * limit:g}%: undecided. An interval contains -{100 * limit:g} %, or a side "
             f"has fewer than {MIN_PROCESSES} interleaved processes. Measure more processes, or add --anyway"
@@ -311,7 +330,9 @@ def _other_work(pairs: Sequence[Pair], varied: Mapping[str, str]) -> list[str]:
     for pair in pairs:
         sides = (pair.first, pair.second)
         data = [[each.record.data for each in side if each.record and each.record.data] for side in sides]
-        a, b = ({f"{d.name}{' (a stand-in)' if d.stand_in else ''} {d.digest[:8]}" for d in side} for side in data)
+        a, b = (
+            {f"{d.name}{' (a stand-in)' if d.stand_in else ''} {d.digest[:8]}" for d in side} for side in data
+        )
         if a and b and a != b:
             return [*different, f"the data of {pair.label}: {_listed(a)} | {_listed(b)}"]
     return different
@@ -368,7 +389,9 @@ def _measurement_warnings(ran: list[Pair], anyway: bool) -> list[str]:
         )
     processes = [process for pair in ran for process in pair.first + pair.second]
     if disturbed := [process.disturbed for process in processes if process.disturbed]:
-        warnings.append(f"Disturbed, left out: {len(disturbed)} of {len(processes)} processes ({disturbed[0]}).")
+        warnings.append(
+            f"Disturbed, left out: {len(disturbed)} of {len(processes)} processes ({disturbed[0]})."
+        )
     if num_beside := sum(process.was_beside_others and not process.disturbed for process in processes):
         others = "others used the machine's cores meanwhile"
         warnings.append(f"Not alone: {num_beside} of {len(processes)} processes; {others}.")

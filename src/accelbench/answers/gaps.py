@@ -7,7 +7,13 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from accelbench.answers.cells import MIN_PROCESSES, PROCESS_SETTINGS, MeasuredCell
-from accelbench.answers.sureness import APART_RATIO, LIKELY_RATIO, Verdict, compare_processes, ran_beside_others
+from accelbench.answers.sureness import (
+    APART_RATIO,
+    LIKELY_RATIO,
+    Verdict,
+    compare_processes,
+    ran_beside_others,
+)
 from accelbench.answers.words import engine_text, feeding_text, model_text, setting_name, switches_text
 from accelbench.judging.row import warnings_of
 from accelbench.presentation import counted, significant
@@ -89,11 +95,15 @@ def gap(first: MeasuredCell, second: MeasuredCell) -> Gap:
     beside = BESIDE if any(map(ran_beside_others, sides)) else ""
     interleaved = compare_processes(sides[1], sides[0])
     if interleaved.ratio is not None and interleaved.interleaved:
-        word = {Verdict.same: Word.same, Verdict.cant_tell: Word.cant_tell}.get(interleaved.verdict(), Word.sure)
+        word = {Verdict.same: Word.same, Verdict.cant_tell: Word.cant_tell}.get(
+            interleaved.verdict(), Word.sure
+        )
         why = "" if word == Word.cant_tell else beside
         word = Word.cant_tell if why else word
         low, high = interleaved.low, interleaved.high
-        return Gap(first=first, second=second, ratio=interleaved.ratio, word=word, why=why, low=low, high=high)
+        return Gap(
+            first=first, second=second, ratio=interleaved.ratio, word=word, why=why, low=low, high=high
+        )
     assert first.speed
     assert second.speed
     ratio = first.speed / second.speed
@@ -211,7 +221,9 @@ class Pair:
     @property
     def what(self) -> str:
         """The work of both cells, and the settings of the base, such as `mlp infer, PyTorch fp32 b16`."""
-        work = " ".join(filter(None, [model_text(self.base), self.base.cell.mode.value, feeding_text(self.base)]))
+        work = " ".join(
+            filter(None, [model_text(self.base), self.base.cell.mode.value, feeding_text(self.base)])
+        )
         is_named = self.base.cell.device != Device.cpu
         return f"{work}, {setting_name(self.base, has_batch=self.axis is not BATCH, has_device=is_named)}"
 
@@ -256,4 +268,6 @@ def summary(alike: Sequence[Pair], value: str, base: str) -> str:
 
 def span(ratios: Sequence[float], digits: int = 3) -> str:
     """Returns the smallest and the largest ratio as text, such as `1.28 to 3.39`. Empty if there are no ratios."""
-    return " to ".join(dict.fromkeys(significant(end(ratios), digits) for end in (min, max))) if ratios else ""
+    return (
+        " to ".join(dict.fromkeys(significant(end(ratios), digits) for end in (min, max))) if ratios else ""
+    )

@@ -117,7 +117,9 @@ def _rows(jobs: Sequence[Job], width: int) -> Iterator[Text]:
     for job, name, setting in zip(jobs, names, settings, strict=True):
         doubt = f" {DOUBT}" if job.gain.is_doubtful else ""
         figures = f"{_times(job.gain):>7}  {_rate(job.gain.first):>9}{doubt}"
-        bars.append(Bar(f"{name:<{name_width}}  {setting}", math.log(job.gain.ratio), MARKS[job.gain.word], figures))
+        bars.append(
+            Bar(f"{name:<{name_width}}  {setting}", math.log(job.gain.ratio), MARKS[job.gain.word], figures)
+        )
     yield from _drawn(bars, width)
 
 
@@ -211,7 +213,9 @@ def tips(cells: Sequence[MeasuredCell]) -> dict[str, list[str]]:
     for cell in cells:
         for tip in remarks_in(cell.row, Kind.tip):
             labels_of.setdefault(tip.partition(": ")[0], []).append(cell.label)
-    return {f"Tip for {counted(len(labels), 'cell')}: {advice}": labels for advice, labels in labels_of.items()}
+    return {
+        f"Tip for {counted(len(labels), 'cell')}: {advice}": labels for advice, labels in labels_of.items()
+    }
 
 
 def stand_ins(cells: Sequence[MeasuredCell]) -> dict[str, str]:

@@ -60,7 +60,8 @@ class Job:
 
     cells: list[MeasuredCell]  # at least one, each with a speed, the fastest first
     first: tuple[object, ...]  # the `setting_key` of the cell that was asked for first
-    where: str = ""  # what distinguishes it from other jobs with the same work, such as the machine; may be empty
+    # What distinguishes it from other jobs with the same work, such as the machine; may be empty.
+    where: str = ""
     limit: Limit | None = None  # all cells are within it
     name: str = ""  # such as `mlp train`; other jobs have other names
 
@@ -231,7 +232,9 @@ def jobs(cells: Iterable[MeasuredCell], limit: Limit | None = None) -> list[Job]
                 inside.append(replace(job, cells=kept, limit=limit))
         made = inside
     named = [replace(job, name=name) for job, name in zip(made, _names(made), strict=True)]
-    return sorted(named, key=lambda job: (not job.gains, job.best is None, -job.gain.ratio if job.gains else 0.0))
+    return sorted(
+        named, key=lambda job: (not job.gains, job.best is None, -job.gain.ratio if job.gains else 0.0)
+    )
 
 
 def alike(cells: Iterable[MeasuredCell], plain: Callable[[Cell], Cell] = lambda cell: cell) -> list[Job]:
@@ -270,7 +273,9 @@ def _where(job: Job, same: Sequence[Job], plain: Callable[[Cell], Cell]) -> str:
 def _place(cell: MeasuredCell, plain: Callable[[Cell], Cell]) -> dict[str, str]:
     """Returns the settings of a cell that are not chosen, its packages, its system, and at "" its machine's devices."""
     settings = flat(plain(cell.cell).settings())
-    fixed = {f"{name}=": text for name, text in settings.items() if name.partition(".")[0] not in CHOSEN_SETTINGS}
+    fixed = {
+        f"{name}=": text for name, text in settings.items() if name.partition(".")[0] not in CHOSEN_SETTINGS
+    }
     home = cell.environment.get("home", cell.environment)
     system = flat({**(home.get("versions") or {}), **(home.get("machine") or {})})
     others = {f"{name} ": text for name, text in system.items()}
@@ -323,7 +328,9 @@ def choices(job: Job) -> list[tuple[Job, MeasuredCell, str]]:
     """Returns the best cell for each criterion. A cell that is best for several appears once, with all of them."""
     best: dict[str, tuple[MeasuredCell, list[str]]] = {}
     for criterion, (column, sign) in CRITERIA.items():
-        choices_of = [(sign * value, cell) for cell in job.cells if (value := cell.number(column)) is not None]
+        choices_of = [
+            (sign * value, cell) for cell in job.cells if (value := cell.number(column)) is not None
+        ]
         if choices_of:
             _, cell = max(choices_of, key=lambda pair: pair[0])
             best.setdefault(cell.measured_key, (cell, []))[1].append(criterion)

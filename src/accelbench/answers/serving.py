@@ -116,7 +116,9 @@ def capacities(cells: Iterable[MeasuredCell]) -> list[Capacity]:
     made = []
     for job in alike((cell for cell in cells if cell.cell.protocol == Protocol.server), work_of):
         by_setting = grouped(job.cells, lambda cell: replace(cell, cell=setting_of(cell.cell)).measured_key)
-        of_job = [capacity for of_one in by_setting.values() if (capacity := _capacity(job, of_one)) is not None]
+        of_job = [
+            capacity for of_one in by_setting.values() if (capacity := _capacity(job, of_one)) is not None
+        ]
         made += sorted(of_job, key=lambda capacity: (-(capacity.low or 0.0), -(capacity.high or 0.0)))
     return made
 
@@ -148,7 +150,9 @@ def _capacity(job: Job, cells: Sequence[MeasuredCell]) -> Capacity | None:
     words = [job.setting(first), "one at a time" if batch == 1 else f"batches of at most {batch}"]
     words += [f"{server.max_delay_ms:g} ms delay"] if server.max_delay_ms else []
     words += [f"{server.workers} workers"] if server.workers > 1 else []
-    low, high, num_joined = request_latencies.rate_interval([probe.seen for probe in ordered], server.percentile)
+    low, high, num_joined = request_latencies.rate_interval(
+        [probe.seen for probe in ordered], server.percentile
+    )
     num_passed = sum(probe.seen.verdict == Verdict.passes for probe in ordered)
     is_sure = num_joined >= MIN_JOINED if num_joined else low is None or num_passed > 1
     is_sure &= num_invalid <= len(probes)

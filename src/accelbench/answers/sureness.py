@@ -21,7 +21,9 @@ LIKELY_RATIO = 1.2
 # on the machine do not explain it.
 APART_RATIO = 1.5
 # The second side's speed, compared with the first side's.
-Verdict = StrEnum("Verdict", {"same": "same", "faster": "faster", "slower": "slower", "cant_tell": "can't tell"})
+Verdict = StrEnum(
+    "Verdict", {"same": "same", "faster": "faster", "slower": "slower", "cant_tell": "can't tell"}
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,7 +40,8 @@ class SpeedRatio:
     ratio: float | None = None
     low: float | None = None
     high: float | None = None
-    interleaved: bool = True  # whether drift affected both sides equally, or the user wants a verdict in any case
+    # Whether drift affected both sides equally, or the user wants a verdict in any case.
+    interleaved: bool = True
 
     def verdict(self, margin: float = MARGIN) -> Verdict:
         """Returns the verdict that follows from the interval.
@@ -66,7 +69,11 @@ class SpeedRatio:
 
 
 def speed_ratio(
-    first: Sequence[float], second: Sequence[float], confidence: float = CONFIDENCE, *, interleaved: bool = True
+    first: Sequence[float],
+    second: Sequence[float],
+    confidence: float = CONFIDENCE,
+    *,
+    interleaved: bool = True,
 ) -> SpeedRatio:
     """Compares the speeds of processes."""
     ratio = SpeedRatio(num_first=len(first), num_second=len(second), interleaved=interleaved)
@@ -78,7 +85,11 @@ def speed_ratio(
 
 
 def compare_processes(
-    first: Sequence[Process], second: Sequence[Process], confidence: float = CONFIDENCE, *, anyway: bool = False
+    first: Sequence[Process],
+    second: Sequence[Process],
+    confidence: float = CONFIDENCE,
+    *,
+    anyway: bool = False,
 ) -> SpeedRatio:
     """Compares all processes with a known speed. If `anyway` is true, a verdict needs no interleaved processes."""
     a, b = ([median(process.rates) for process in side if process.rates] for side in (first, second))

@@ -89,7 +89,11 @@ class Setting:
         if self.interval is None or not self.num_arrived:
             return ""
         low, high = self.interval
-        return f"{significant(low)} to {significant(high)}" if math.isfinite(high) else f"at least {significant(low)}"
+        return (
+            f"{significant(low)} to {significant(high)}"
+            if math.isfinite(high)
+            else f"at least {significant(low)}"
+        )
 
     @property
     def arrived_text(self) -> str:
@@ -121,7 +125,11 @@ class Lead(NamedTuple):
         how = f"{self.word}: {self.why}" if self.why else self.word.value
         if low is None or high is None:
             return f"{than} ({how})"
-        bounds = f"{significant(low)} to {significant(high)}" if math.isfinite(high) else f"at least {significant(low)}"
+        bounds = (
+            f"{significant(low)} to {significant(high)}"
+            if math.isfinite(high)
+            else f"at least {significant(low)}"
+        )
         return f"{than} ({bounds}; {how})"
 
 
@@ -150,13 +158,19 @@ class TargetAnswer:
         parts = []
         first = self.fastest
         if first is None:
-            tried = [f"{setting.name} ({setting.arrived_text})" for setting in self.settings if not setting.refused]
+            tried = [
+                f"{setting.name} ({setting.arrived_text})" for setting in self.settings if not setting.refused
+            ]
             parts += [f"none reached it: {', '.join(tried)}"] if tried else []
         else:
             within = ", ".join(filter(None, [first.interval_text, first.arrived_text]))
             parts.append(f"{first.name}: {first.median_text} ({within})")
             parts[0] += "".join(f", {lead.text}" for lead in self.leads[:1])
-        parts += [f"{setting.name} does not count: {setting.refused}" for setting in self.settings if setting.refused]
+        parts += [
+            f"{setting.name} does not count: {setting.refused}"
+            for setting in self.settings
+            if setting.refused
+        ]
         return f"{self.what}: {'; '.join(parts)}."
 
 
@@ -213,7 +227,8 @@ def _runs(processes: Sequence[Process]) -> tuple[list[Run], str]:
             last = training.evaluations[-1]
             if last.value is not None and math.isinf(seconds):
                 watched_s = last.ended_s
-            if not measurement.is_partial:  # if its time limit ended a run, its length differs, so it has no end here
+            # If its time limit ended a run, its length differs, so it has no end here.
+            if not measurement.is_partial:
                 ends.append(last)
         runs.append(Run(process, seconds, watched_s))
     target = processes[0].cell.target
@@ -222,7 +237,9 @@ def _runs(processes: Sequence[Process]) -> tuple[list[Run], str]:
     values = [math.nan if end.value is None else end.value for end in ends]
     if len(ends) < len(runs) or not intervals.fixed_is_met(values, target.threshold, target.is_lower):
         return runs, "it is not sure that the mean of its seeds' last evaluations reaches the target"
-    return [run._replace(seconds=end.ended_s, watched_s=math.inf) for run, end in zip(runs, ends, strict=True)], ""
+    return [
+        run._replace(seconds=end.ended_s, watched_s=math.inf) for run, end in zip(runs, ends, strict=True)
+    ], ""
 
 
 def _lead(first: Setting, second: Setting) -> Lead:
@@ -234,7 +251,9 @@ def _lead(first: Setting, second: Setting) -> Lead:
     num = min(map(len, runs))
     if ratio.low is None or ratio.high is None:
         is_apart = num >= MIN_LIKELY and max(times[0]) * LIKELY_RATIO < min(times[1])
-        return Lead(second, ratio, Word.likely if is_apart else Word.cant_tell, "too few seeds for an interval")
+        return Lead(
+            second, ratio, Word.likely if is_apart else Word.cant_tell, "too few seeds for an interval"
+        )
     processes = [[run.process for run in side] for side in runs]
     share_arrived = [setting.num_arrived / len(setting.runs) for setting in (first, second)]
     doubts = {

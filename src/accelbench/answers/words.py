@@ -24,7 +24,8 @@ from accelbench.schema.record import Row, number_of
 
 OWN = "accelbench's own"  # the environment of cells without `python`
 FLAGS = [name for name in vars(Options()) if name != "allocator"]
-WORD_END = re.compile(r"(?<![=,:\[])(?<!\de)-")  # a dash between words of a label, but not in `x=-1` or `1e-05`
+# A dash between words of a label, but not in `x=-1` or `1e-05`.
+WORD_END = re.compile(r"(?<![=,:\[])(?<!\de)-")
 ENGINES = {engine: engine.value for engine in Engine} | {
     Engine.pytorch: "PyTorch",
     Engine.lightning: "Lightning",

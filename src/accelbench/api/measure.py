@@ -55,7 +55,8 @@ DEVICES = (Device.cpu, Device.gpu)
 OPTIMIZERS = ("adam", "adamw", "sgd")
 TIMEOUT_S = 60.0  # most of it is for comparing the output with that of fp32 on the CPU
 SENDER = "accelbench.api.sent"  # module that runs the sent objects
-SETTING = re.compile(rf"model\.\w+={re.escape(SENDER)}\.(\w+)")  # a setting in a message, shortened to the argument
+# A setting in a message, shortened to the argument.
+SETTING = re.compile(rf"model\.\w+={re.escape(SENDER)}\.(\w+)")
 
 
 def measure(
@@ -119,7 +120,9 @@ def measure(
     pipeline = Pipeline.host
     if is_function:
         if batch is not None or loss is not None or (mode, precision) != ("infer", "fp32"):
-            raise UserError("measure: batch, mode, precision and loss need an object of torch.nn.Module, such as Net()")
+            raise UserError(
+                "measure: batch, mode, precision and loss need an object of torch.nn.Module, such as Net()"
+            )
     else:
         from accelbench.engines.pytorch.structure import tensors_in  # not at the top: it imports torch
 
@@ -176,7 +179,9 @@ def measure(
         raise UserError(f"measure: {problem}".replace("batch_size", "samples")) from None
     if (reason := support.why_not(cell, look(cell.device))) is not None:
         raise UserError(reason)
-    return _measured(cell, {argument: _pickled(argument, value) for argument, value in sent.items()}, is_function)
+    return _measured(
+        cell, {argument: _pickled(argument, value) for argument, value in sent.items()}, is_function
+    )
 
 
 def _check_weights(network: Any, device: str, precision: str) -> None:
@@ -197,7 +202,11 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
     def reducer_override(self, value: Any) -> Any:
         """Returns a call that creates a copy of `value`, in the form that `pickle` expects."""
         torch = sys.modules.get("torch")
-        if torch and isinstance(value, torch.nn.Module) and "parametrizations" in vars(value).get("_modules", ()):
+        if (
+            torch
+            and isinstance(value, torch.nn.Module)
+            and "parametrizations" in vars(value).get("_modules", ())
+        ):
             return copyreg.__newobj__, (type(value),), vars(value)  # type: ignore[attr-defined]
         return super().reducer_override(value)
 

@@ -138,7 +138,9 @@ class Results(list[Result]):
     def of_records(cls, records: Sequence[Record], folder: Path) -> "Results":
         """The results of records in `folder`."""
         costs = _costs()
-        cells = cells_of(Process.of(record, costs=costs, path=folder / f"{record.name}.json") for record in records)
+        cells = cells_of(
+            Process.of(record, costs=costs, path=folder / f"{record.name}.json") for record in records
+        )
         return cls(list(map(Result, cells)), folder)
 
     def __getitem__(self, index: Any) -> Any:
@@ -160,7 +162,9 @@ class Results(list[Result]):
                 "Select the results of one job, such as `results[:4].best()`"
             )
         if percentile not in NUM_SAMPLES_FOR:
-            raise UserError(f"percentile={percentile}: should be one of {', '.join(map(str, NUM_SAMPLES_FOR))}")
+            raise UserError(
+                f"percentile={percentile}: should be one of {', '.join(map(str, NUM_SAMPLES_FOR))}"
+            )
         limit = None if latency_ms is None else Limit(latency_ms, percentile)
         inside = [job.fastest for job in jobs(cells, limit)]
         if not inside:
@@ -231,7 +235,8 @@ class PairVerdict:
 
     label: str  # label of the second side's cell
     verdict: str  # of the second side's cell: `same`, `faster`, `slower` or `can't tell`
-    ratio: float | None  # the second cell's samples/s divided by the first's; None if one has fewer than five processes
+    # The second cell's samples/s divided by the first's; None if one has fewer than five processes.
+    ratio: float | None
     low: float | None  # 95 % interval of the ratio
     high: float | None
     _comparison: SpeedRatio = field(repr=False, compare=False)

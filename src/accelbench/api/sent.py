@@ -139,7 +139,9 @@ def _check(value: Any) -> None:
     """Raises UserError if the work of a value in the function's result has not run, or may still run unnoticed."""
     is_future = hasattr(type(value), "add_done_callback")
     if isroutine(value) or is_future or isinstance(value, UNFINISHED):
-        name = f"an object of type {type(value).__module__}.{type(value).__qualname__}".replace("builtins.", "")
+        name = f"an object of type {type(value).__module__}.{type(value).__qualname__}".replace(
+            "builtins.", ""
+        )
         raise UserError(
             f"measure: the function returns {name}, which has not run or may still run: call, await, read or wait for "
             "it in the function, and return the result"

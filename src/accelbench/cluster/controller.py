@@ -89,13 +89,16 @@ class Controller:
                 self._done(Retry.none)
                 raise
             if not self._todo(done):
-                shutil.rmtree(self.folder, ignore_errors=True)  # NFS keeps files that are open, such as the lock
+                # NFS keeps files that are open, such as the lock.
+                shutil.rmtree(self.folder, ignore_errors=True)
         return [done[item.cell.id] for item in self.ready.planned if item.cell.id in done]
 
     def check_complete(self, records: Sequence[Record]) -> None:
         """Raises UserError: some cells have no record."""
         if num := len(self.ready.planned) - len(records):
-            problems = dict.fromkeys(path.read_text().strip() for path in sorted(self.round.glob(f"*{PROBLEM}")))
+            problems = dict.fromkeys(
+                path.read_text().strip() for path in sorted(self.round.glob(f"*{PROBLEM}"))
+            )
             why = "; ".join(problems) or f"their jobs ended early: see the logs in {shown(self.round)}"
             again = f"The same command with out={shown(self.session.folder)} continues"
             raise UserError(f"{num} of {len(self.ready.planned)} cells have no record: {why}. {again}")
@@ -174,7 +177,9 @@ class Controller:
             if local.stands(record, retry, cells[record.cell.id]):
                 done[record.cell.id] = record
         planned = [item for item in self.ready.planned if item.cell.id in done]
-        self.session.write_plan([WantedCell(item.cell, done[item.cell.id].name, item.label) for item in planned])
+        self.session.write_plan(
+            [WantedCell(item.cell, done[item.cell.id].name, item.label) for item in planned]
+        )
         return done
 
     def _is_current(self, record: Record) -> bool:
@@ -188,7 +193,9 @@ class Controller:
         versions = {name: installed.get(name, version) for name, version in there["versions"].items()}
         kept = {name: there[name] for name in ("machine", "variables")}
         try:
-            today = identity(record.cell, self.ready.data, {**kept, "versions": versions, "code": here["code"]})
+            today = identity(
+                record.cell, self.ready.data, {**kept, "versions": versions, "code": here["code"]}
+            )
         except UserError:
             return False
         return today == record.identity
@@ -232,7 +239,8 @@ def engine_of(executor: ExecutorConfig) -> ClusterEngine | None:
 
             return SlurmEngine(executor.slurm)
         if executor.name == Executor.ray:
-            if executor.ray.address == "local":  # Ray then uses the loopback address; its import reads the variable
+            # Ray then uses the loopback address; its import reads the variable.
+            if executor.ray.address == "local":
                 os.environ["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "0"
             from accelbench.cluster.on_ray import RayEngine
 

@@ -25,7 +25,8 @@ from accelbench.sweep.session import Session
 # A scheduler sends a signal to all processes of a job at once. If the signal ended a cell's process, it also reaches
 # this process within this time.
 SIGNAL_S = 2.0
-NODE_NAME = "SLURMD_NODENAME"  # environment variable with the node's name; without it, the host's name is used
+# Environment variable with the node's name; without it, the host's name is used.
+NODE_NAME = "SLURMD_NODENAME"
 PROBLEM = ".problem"  # suffix of the file with the reason why a job could not continue
 
 

@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # set before the import: Ray would send usage statistics
+# Set before the import: Ray would send usage statistics.
+os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
 
 import ray
 from ray.exceptions import GetTimeoutError, RayError
@@ -34,19 +35,24 @@ class RayEngine(ClusterEngine):
         self.num_jobs = config.nodes or 1
         self._tasks: dict[str, Any] = {}
         self._num_on = Counter[str]()  # node -> number of its tasks
-        address = config.address or "auto"  # without an address, Ray would start a cluster that others can reach
+        # Without an address, Ray would start a cluster that others can reach.
+        address = config.address or "auto"
         try:
             if address == LOCAL:
                 _start_on_loopback()
             else:
                 ray.init(address=address, **QUIET)
         except (ConnectionError, ValueError, RuntimeError) as error:
-            problem = f"executor.ray.address={address}: no Ray cluster at this address ({one_line(str(error))})"
+            problem = (
+                f"executor.ray.address={address}: no Ray cluster at this address ({one_line(str(error))})"
+            )
             raise UserError(f"{problem}; executor.ray.address=local starts one on this machine") from error
 
     def submit(self, part: Path, need: Need, job_name: str) -> str:
         resource = need.device.value.upper()
-        nodes = [node for node in ray.nodes() if node["Alive"] and node["Resources"].get(resource, 0) >= need.num]
+        nodes = [
+            node for node in ray.nodes() if node["Alive"] and node["Resources"].get(resource, 0) >= need.num
+        ]
         if not nodes:
             raise UserError(f"executor=ray: no node of this cluster has {need}")
         node = min(nodes, key=lambda node: (self._num_on[node["NodeID"]], -node["Resources"].get("CPU", 0)))

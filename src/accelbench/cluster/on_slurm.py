@@ -33,7 +33,9 @@ class SlurmEngine(ClusterEngine):
         self.num_jobs = config.nodes or 1
         for program in PROGRAMS:
             if shutil.which(program) is None:
-                raise UserError(f"executor=slurm: no {program} on this machine: run it on a node that submits jobs")
+                raise UserError(
+                    f"executor=slurm: no {program} on this machine: run it on a node that submits jobs"
+                )
 
     def submit(self, part: Path, need: Need, job_name: str) -> str:
         chosen = {name: value for name, value in asdict(self._config).items() if value not in (None, [], {})}
@@ -58,7 +60,9 @@ class SlurmEngine(ClusterEngine):
         """See the base class. If Slurm does not answer, the result has the state `UNKNOWN` for `job_name`."""
         command = ["squeue", "--noheader", "--me", f"--name={job_name}", "--format=%i|%T|%r"]
         try:
-            answer = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, check=True).stdout
+            answer = subprocess.run(
+                command, capture_output=True, text=True, timeout=TIMEOUT_S, check=True
+            ).stdout
         except (OSError, subprocess.SubprocessError):
             return {job_name: UNKNOWN}
         states = {}
@@ -71,7 +75,9 @@ class SlurmEngine(ClusterEngine):
         if not jobs:
             return
         try:
-            done = subprocess.run(["scancel", *jobs], capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
+            done = subprocess.run(
+                ["scancel", *jobs], capture_output=True, text=True, timeout=TIMEOUT_S, check=False
+            )
         except (OSError, subprocess.TimeoutExpired) as error:
             raise UserError(f"executor=slurm: scancel failed: {one_line(str(error))}") from error
         if done.returncode:

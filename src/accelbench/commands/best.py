@@ -27,7 +27,8 @@ from accelbench.errors import UserError
 from accelbench.project import workplace
 from accelbench.rules import Rule
 
-DECIDED = {"protocol", "server.rate", "server.duration_s", "server.latency_ms"}  # settings that --serve decides
+# Settings that --serve decides.
+DECIDED = {"protocol", "server.rate", "server.duration_s", "server.latency_ms"}
 MODES = "--search, --serve, --target or --largest-batch"  # without one of these, `best` reads records
 RULES = (
     *TARGET_RULES,
@@ -45,7 +46,10 @@ RULES = (
     Rule("by !search", "--by: needs --search"),
     Rule("search !budget", "--search: needs --budget, such as --budget 5m"),
     Rule("serve !latency_ms", "--serve: needs --latency-ms, such as --latency-ms 50"),
-    Rule("!mode not_a_folder", f"best: expects the folder of records. Settings such as model=cnn are only for {MODES}"),
+    Rule(
+        "!mode not_a_folder",
+        f"best: expects the folder of records. Settings such as model=cnn are only for {MODES}",
+    ),
 )
 
 
@@ -98,7 +102,11 @@ def best(chosen: Namespace, console: Console) -> int:
         "--target": chosen.target is not None,
         "--largest-batch": chosen.largest_batch,
     }
-    chosen.mode, chosen.other_mode, *_ = [*(name for name, is_chosen in modes.items() if is_chosen), None, None]
+    chosen.mode, chosen.other_mode, *_ = [
+        *(name for name, is_chosen in modes.items() if is_chosen),
+        None,
+        None,
+    ]
     check(chosen, RULES)
     if chosen.mode is None:
         return _show_best(chosen, console)
@@ -163,7 +171,9 @@ def _show_best(chosen: Namespace, console: Console) -> int:
     speeds = beside_speeds(cells) if limit is None else []
     answered = jobs(cells, limit)
     if not answered and not speeds:
-        say(console, "best: no ok cell" + ("" if limit is None else f" is known to be within {limit}"), *notes)
+        say(
+            console, "best: no ok cell" + ("" if limit is None else f" is known to be within {limit}"), *notes
+        )
         return 1
     say(console, *speeds)
     terminal.show_answers(answered, console)

@@ -51,7 +51,8 @@ MAX_SHOWN = 60  # characters of an unknown word
 
 # Runs a command with the parsed words, and prints on the console. Returns the exit status.
 Run = Callable[[Namespace, Console], int]
-Flag = tuple[tuple[str, ...], dict[str, Any]]  # the names of a flag, and further arguments of argparse's `add_argument`
+# The names of a flag, and further arguments of argparse's `add_argument`.
+Flag = tuple[tuple[str, ...], dict[str, Any]]
 
 
 def say(console: Console, *lines: object) -> None:
@@ -154,7 +155,9 @@ def choose(words: Sequence[str]) -> tuple[Command, list[str]]:
     if "=" not in first and not first.startswith(("-", "~")):
         word = first[:MAX_SHOWN]
         meant = did_you_mean(word, NAMES)
-        raise UserError(f"{word}: unknown command.{meant} Choose from: {', '.join(NAMES)}; or give name=value.")
+        raise UserError(
+            f"{word}: unknown command.{meant} Choose from: {', '.join(NAMES)}; or give name=value."
+        )
     return load(NAMES[0]), list(words)
 
 
@@ -213,7 +216,9 @@ def show_sweep(options: "SweepOptions", console: Console, result: "SweepResult")
 
     terminal.conclude(result, console)
     works = {work_of(record.cell).key_without(CHOSEN_SETTINGS) for record in result.records}
-    planned = [one for one in read(result.folder).planned if work_of(one.cell).key_without(CHOSEN_SETTINGS) in works]
+    planned = [
+        one for one in read(result.folder).planned if work_of(one.cell).key_without(CHOSEN_SETTINGS) in works
+    ]
     terminal.show_answer(planned, shown(result.folder), console)
 
 
@@ -257,7 +262,8 @@ def _has_ok(top: Path) -> bool:
     from accelbench.schema.plan_file import record_paths
     from accelbench.schema.record import read_all
 
-    records = (record for path in record_paths(top) for record in read_all([path]))  # read until the first ok cell
+    # Read until the first ok cell.
+    records = (record for path in record_paths(top) for record in read_all([path]))
     return any(verdict_on(record)[0] == Status.ok for record in records)
 
 

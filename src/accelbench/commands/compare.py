@@ -57,7 +57,9 @@ RULES = (
     Rule("top margin", "--top: can't be used with --margin"),
     Rule("top fail_if", "--top: can't be used with --fail-if"),
     Rule("!top !first", "compare: expects A and B, which are folders of records, or cells with --run"),
-    Rule("target repeats", "--repeats: can't be used with --target: use --seeds to set the number of trainings"),
+    Rule(
+        "target repeats", "--repeats: can't be used with --target: use --seeds to set the number of trainings"
+    ),
     Rule("target margin", "--margin: can't be used with --target"),
     Rule("target fail_if", "--fail-if: can't be used with --target"),
     Rule("verbose !run", "-v: needs --run: records are not measured again"),
@@ -102,7 +104,9 @@ def compare(chosen: Namespace, console: Console) -> int:
     anyway = chosen.anyway or chosen.run or len(names) == 1
     terms = comparison.terms(chosen.margin, chosen.fail_if, anyway=anyway, may_pass_undecided=chosen.anyway)
     if len(names) > 2 or (chosen.run and len(names) < 2):
-        raise UserError(f"compare: expects A and B, but {len(names)} were given. Put words with spaces in quotes")
+        raise UserError(
+            f"compare: expects A and B, but {len(names)} were given. Put words with spaces in quotes"
+        )
     if chosen.target is not None:
         return find_target(names, chosen, console)
     if chosen.run:
@@ -174,7 +178,9 @@ def regressions(chosen: Namespace, console: Console) -> int:
     folder, sign, revisions = chosen.range.rpartition("@")
     names = [f"{folder}@{word}" for word in revisions.split("..") if word]
     if not sign or len(names) != 2:
-        raise UserError(f"regressions: expects two revisions, such as results@1f3c9ab..77d0e2c, not {chosen.range}")
+        raise UserError(
+            f"regressions: expects two revisions, such as results@1f3c9ab..77d0e2c, not {chosen.range}"
+        )
     now = f"accelbench compare {' '.join(names)} --fail-if slower:0%"
     say(console, f"The next release has no `regressions`: type {now}")
     terms = comparison.Terms(max_slower=0.0)

@@ -61,12 +61,16 @@ def settings(topic: str) -> str:
 
     every = list(every_setting(workplace().conf))
     by_topic = grouped(every, lambda setting: setting.topic)
-    chosen = by_topic.get(topic) or [setting for setting in every if f"{setting.name}.".startswith(f"{topic}.")]
+    chosen = by_topic.get(topic) or [
+        setting for setting in every if f"{setting.name}.".startswith(f"{topic}.")
+    ]
     if chosen:
         return "".join(map(_lines, chosen))
     text = "settings (--cfg job prints all with their values)\n"
     if topic == ALL:
-        return text + "".join("\n" + "".join(map(_lines, of_topic)) for of_topic in by_topic.values()) + EXAMPLES
+        return (
+            text + "".join("\n" + "".join(map(_lines, of_topic)) for of_topic in by_topic.values()) + EXAMPLES
+        )
     if topic:
         meant = did_you_mean(topic, [*by_topic, *(setting.name for setting in every)])
         topics = ", ".join([*by_topic, ALL])
@@ -74,7 +78,9 @@ def settings(topic: str) -> str:
     text += "".join(_lines(setting) for setting in every if setting.is_needed)
     text += "\ntopics (--help TOPIC explains one, --help all explains all)\n"
     for name, of_topic in by_topic.items():
-        names = " ".join(setting.name.removeprefix(f"{name}.") for setting in of_topic if not setting.is_needed)
+        names = " ".join(
+            setting.name.removeprefix(f"{name}.") for setting in of_topic if not setting.is_needed
+        )
         if names:
             text += textwrap.fill(f"  {name:<11}{names}", width(), subsequent_indent=" " * 13) + "\n"
     return text + EXAMPLES
@@ -85,7 +91,9 @@ def _lines(setting: "About") -> str:
 
     kinds = {"a whole number": "N", "a number": "X", "a text": "TEXT", LIST: "[...]", MAPPING: "{NAME: ...}"}
     name = f"  {setting.name}={'| '.join(setting.choices) or kinds[setting.kind]}"
-    words = textwrap.fill(name, width(), subsequent_indent=" " * INDENT, break_on_hyphens=False).replace("| ", "|")
+    words = textwrap.fill(name, width(), subsequent_indent=" " * INDENT, break_on_hyphens=False).replace(
+        "| ", "|"
+    )
     indent = " " * INDENT
     meaning = textwrap.fill(setting.meaning, width(), initial_indent=indent, subsequent_indent=indent)
     return f"{words}\n{meaning}\n"
@@ -141,7 +149,9 @@ def run(chosen: Namespace, console: Console) -> int:
             num_unexpected += result.num_unexpected
             speeds = {record.cell.id: Process.of(record).number("samples_per_s") for record in result.records}
             of_cells = [speeds.get(cell.id) or 0.0 for cell in cells]
-            return [fmean(of_cells[at : at + options.repeats]) for at in range(0, len(cells), options.repeats)]
+            return [
+                fmean(of_cells[at : at + options.repeats]) for at in range(0, len(cells), options.repeats)
+            ]
 
         run_hydra(measure, flags, words_of(chosen), is_sweep=chosen.multirun)
     return 1 if num_unexpected else 0
@@ -189,7 +199,11 @@ def plan(chosen: Namespace, console: Console) -> int:
     cells = [item.cell for item in runs]
     times = lengths(cells, read_evidence(place.root))
     total = sum(times, Length())
-    say(console, f"{counted(len(items), 'cell')}: {len(runs)} to run, {total}; {len(items) - len(runs)} to skip.", "")
+    say(
+        console,
+        f"{counted(len(items), 'cell')}: {len(runs)} to run, {total}; {len(items) - len(runs)} to skip.",
+        "",
+    )
     num_listed = len(items) if chosen.cells else MAX_LISTED
     for item, length in zip(runs[:num_listed], times, strict=False):
         say(console, f"{item.label:<{LABEL_WIDTH}} {length}")
@@ -204,7 +218,15 @@ def plan(chosen: Namespace, console: Console) -> int:
 
 
 def _planned(cells: "Sequence[Cell]", place: Workplace) -> "list[Planned]":
-    from accelbench.grid.plan import Planned, check_fits, check_request, data_name, images_in, in_order, why_skipped
+    from accelbench.grid.plan import (
+        Planned,
+        check_fits,
+        check_request,
+        data_name,
+        images_in,
+        in_order,
+        why_skipped,
+    )
     from accelbench.schema.plan_file import labels
 
     check_request(cells)

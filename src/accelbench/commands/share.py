@@ -45,7 +45,9 @@ def report(chosen: Namespace, console: Console) -> int:
     prices = costs(chosen, place.project)
     name = chosen.folder or default_folder(place, console)
     if is_results(place, name) and chosen.price_per_hour is not None:
-        raise UserError("--price-per-hour: can't be used for the report of results/. Set `costs` in params.yaml")
+        raise UserError(
+            "--price-per-hour: can't be used for the report of results/. Set `costs` in params.yaml"
+        )
     build_report(place, place.root / name, report_folder(place, name), prices, partial(say, console))
     return 0
 
@@ -96,7 +98,13 @@ def view(chosen: Namespace, console: Console) -> int:
     "figure",
     "draw a chart for a paper, such as how much each job gains",
     FOLDER,
-    flag("--out", metavar="speedup.svg", type=Path, required=True, help="file that is replaced: .svg, .pdf or .png"),
+    flag(
+        "--out",
+        metavar="speedup.svg",
+        type=Path,
+        required=True,
+        help="file that is replaced: .svg, .pdf or .png",
+    ),
     flag(
         "--question",
         metavar="WHAT",
@@ -179,7 +187,9 @@ def export(chosen: Namespace, console: Console) -> int:
     if chosen.out is None:  # the standard output must have only the numbers
         console = Console(stderr=True)
     place = workplace()
-    sweeps = read_all(place.root / (chosen.folder or default_folder(place, console)), costs(chosen, place.project))
+    sweeps = read_all(
+        place.root / (chosen.folder or default_folder(place, console)), costs(chosen, place.project)
+    )
     text = exported(chosen.format, sweeps)
     if chosen.out is None:
         print(text, end="")

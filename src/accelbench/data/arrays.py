@@ -16,7 +16,8 @@ from accelbench.schema.measurement import Data
 from accelbench.schema.serialize import digest, load, read_json, safe, sha256_of
 
 SPLITS = ("train", "test")
-DRAWN = "normal random numbers, drawn for each cell from its seed"  # description of the source of random images
+# Description of the source of random images.
+DRAWN = "normal random numbers, drawn for each cell from its seed"
 
 
 @dataclass(frozen=True)
@@ -97,7 +98,9 @@ def load_split(folder: Path, split: str, num: int | None = None) -> Arrays:
 def load_encoded(folder: Path, split: str) -> Encoded:
     """Maps the picture files of a split into memory. Raises UnsupportedError: the data set has only decoded arrays."""
     if not array_path(folder, split, "encoded").exists():
-        raise UnsupportedError(f"data.pipeline=jpeg: {folder.name} has only decoded arrays; use data.pipeline=array")
+        raise UnsupportedError(
+            f"data.pipeline=jpeg: {folder.name} has only decoded arrays; use data.pipeline=array"
+        )
     ends = _map(folder, split, "ends").astype(np.int64)
     return Encoded(_map(folder, split, "encoded"), ends, _map(folder, split, "labels"))
 

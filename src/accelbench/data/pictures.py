@@ -90,7 +90,9 @@ def unpack(archive: Path, folder: Path) -> None:
         with zipfile.ZipFile(archive) as opened:
             num_bytes = sum(member.file_size for member in opened.infolist())
             if num_bytes > MAX_UNPACKED * archive.stat().st_size:
-                raise DataError(f"{archive}: unpacks to {num_bytes:,} bytes, above {MAX_UNPACKED} times its size")
+                raise DataError(
+                    f"{archive}: unpacks to {num_bytes:,} bytes, above {MAX_UNPACKED} times its size"
+                )
             opened.extractall(folder)
     except DAMAGED as error:
         raise DataError(f"{archive}: not a readable zip archive ({error})") from error
@@ -130,7 +132,9 @@ def find(names: Iterable[str], classes: Sequence[str] | None) -> Layout:
             surplus[name] = f"neither its folder nor its name is a class ({', '.join(classes)})"
         else:
             paths[name] = path
-    split_of = {name: next(filter(None, map(_split_of, path.parts[:-1])), None) for name, path in paths.items()}
+    split_of = {
+        name: next(filter(None, map(_split_of, path.parts[:-1])), None) for name, path in paths.items()
+    }
     is_divided = set(SPLITS) <= set(split_of.values())
     class_of = {}
     for name, path in paths.items():
@@ -150,7 +154,8 @@ def find(names: Iterable[str], classes: Sequence[str] | None) -> Layout:
             "Make a folder for each class, directly in it, or in its folders train/ and test/ (or val/)"
         )
     pictures = [
-        Picture(name, labels[label], split_of[name] if is_divided else None) for name, label in class_of.items()
+        Picture(name, labels[label], split_of[name] if is_divided else None)
+        for name, label in class_of.items()
     ]
     return list(labels), pictures, surplus
 
@@ -186,10 +191,14 @@ def divide(pictures: Iterable[Picture]) -> dict[str, list[Picture]]:
         num_test = round(TEST_SHARE * len(shuffled))
         splits["test"] += shuffled[:num_test]
         splits["train"] += shuffled[num_test:]
-    return {split: [chosen[index] for index in rng.permutation(len(chosen))] for split, chosen in splits.items()}
+    return {
+        split: [chosen[index] for index in rng.permutation(len(chosen))] for split, chosen in splits.items()
+    }
 
 
-def convert(source: Path, classes: Sequence[str] | None, side: int, folder: Path, *, max_images: int = 0) -> Obtained:
+def convert(
+    source: Path, classes: Sequence[str] | None, side: int, folder: Path, *, max_images: int = 0
+) -> Obtained:
     """Converts the pictures of a folder or zip archive into arrays. Large sets need no more memory than small ones.
 
     `folder` gets {train,test}_{images,labels}.npy. For `data.pipeline=jpeg`, it also gets the bytes of the picture
@@ -226,7 +235,9 @@ def convert(source: Path, classes: Sequence[str] | None, side: int, folder: Path
     for split in reversed(SPLITS):  # test first: if a picture is in both splits, only the test set gets it
         labels = _write(source, splits[split], folder, split, side, known, refused)
         if missing := [name for label, name in enumerate(class_names) if label not in labels]:
-            few = f"a class needs at least {MIN_PICTURES} pictures in folders; archives in folders are not read"
+            few = (
+                f"a class needs at least {MIN_PICTURES} pictures in folders; archives in folders are not read"
+            )
             reasons = "\n  ".join(["", *refused[:5]])
             raise DataError(f"no readable pictures of {', '.join(missing)} for {split} ({few}){reasons}")
         for kind, shape in (("images", (side, side, 3)), ("encoded", ())):

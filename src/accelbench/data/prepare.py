@@ -11,7 +11,16 @@ from typing import Any
 
 import numpy as np
 
-from accelbench.data.arrays import SPLITS, Arrays, Obtained, digest_of, label_type, load_split, read_counts, save_split
+from accelbench.data.arrays import (
+    SPLITS,
+    Arrays,
+    Obtained,
+    digest_of,
+    label_type,
+    load_split,
+    read_counts,
+    save_split,
+)
 from accelbench.data.pictures import DAMAGED, MIN_PICTURES, Picture, convert, divide
 from accelbench.data.sets import DataSet, find, listed
 from accelbench.errors import DataError, UserError, did_you_mean
@@ -138,14 +147,17 @@ def replaced(place: Workplace, name: str, write: Callable[[Path], Obtained]) -> 
 def is_own_prepared(place: Workplace, data: DataSpec) -> bool:
     """Is true if the arrays were made from the user's present files: names, sizes and times of change are the same."""
     try:
-        return (place.data / data.name / MANIFEST).exists() and read_json(_listing(place, data)) == _files(data)
+        return (place.data / data.name / MANIFEST).exists() and read_json(_listing(place, data)) == _files(
+            data
+        )
     except (OSError, ValueError):
         return False
 
 
 def prepare_own(place: Workplace, data: DataSpec) -> Obtained:
     """Converts the user's files to the data set `data.name`. Raises DataError if the files can't be converted."""
-    files = _files(data)  # listed before the conversion: files that change during it will be converted again next time
+    # Listed before the conversion: files that change during it will be converted again next time.
+    files = _files(data)
     path = Path(str(data.path))
 
     def write(folder: Path) -> Obtained:
@@ -177,7 +189,9 @@ def _write_arrays(path: Path, folder: Path) -> Obtained:
         raise DataError(f"all labels are {classes.tolist()}: a data set needs at least two classes")
     missing = np.setxor1d(train.labels, test.labels)
     if len(missing):
-        raise DataError(f"class {missing[0]} has no images for training or for testing (it needs {MIN_PICTURES})")
+        raise DataError(
+            f"class {missing[0]} has no images for training or for testing (it needs {MIN_PICTURES})"
+        )
     for split, arrays in (("train", train), ("test", test)):
         labels = np.searchsorted(classes, arrays.labels).astype(label_type(len(classes)))
         save_split(folder, split, Arrays(arrays.images, labels))
@@ -193,7 +207,9 @@ def _read_arrays(path: Path) -> tuple[Arrays, Arrays]:
                 return _pair(arrays, "x_train", "y_train"), _pair(arrays, "x_test", "y_test")
             if names >= {"images", "labels"}:
                 every = _pair(arrays, "images", "labels")
-                rows = divide(Picture(f"{row:012}", int(label), None) for row, label in enumerate(every.labels))
+                rows = divide(
+                    Picture(f"{row:012}", int(label), None) for row, label in enumerate(every.labels)
+                )
                 train, test = ([int(row.name) for row in rows[split]] for split in SPLITS)
                 return every.part(train), every.part(test)
     except (*DAMAGED, OSError, TypeError) as error:

@@ -45,7 +45,8 @@ class DataSet:
     settings: Settings = field(default_factory=dict)  # name in params.yaml -> default
     files: Files = field(default_factory=dict)  # files to download
     mirror: str = ""  # beginning of the addresses of `files`; their names are appended
-    home: str | None = None  # place of the original files, relative to the project; None if the set has no files
+    # Place of the original files, relative to the project; None if the set has no files.
+    home: str | None = None
     # reads the original files at a path, and writes their arrays into a folder; raises DataError
     read: Callable[[Path, Path, Settings], Obtained] = lambda path, folder, settings: Obtained()
 
@@ -62,7 +63,8 @@ class DataSet:
             is_private = source.startswith(("/", "~"))  # the manifest then has only the file's name
             path = root / os.path.expanduser(source)
             how = f"from {path.name if is_private else source}"
-        elif source == "auto" and (home.is_file() or any(home.glob("*"))):  # no fallback: wrong files are an error
+        elif source == "auto" and (home.is_file() or any(home.glob("*"))):
+            # There is no fallback: wrong files are an error.
             path = home
             how = f"from {self.home}"
         else:
@@ -95,7 +97,9 @@ def source_files(root: Path, name: str, source: str) -> dict[str, Any]:
     # A set without files has nothing to list; downloaded files have checksums; `prepare` reports an empty source.
     if home is None or source == "download" or not source.strip():
         return {"source": source}
-    return listed(root / (home if source == "auto" else os.path.expanduser(source)), source, f"data.{name}.source")
+    return listed(
+        root / (home if source == "auto" else os.path.expanduser(source)), source, f"data.{name}.source"
+    )
 
 
 def listed(place: Path, source: str, flag: str) -> dict[str, Any]:
@@ -136,7 +140,9 @@ def _fetch(url: str, sha256: str, path: Path) -> None:
     console = Console(stderr=True)
     with urllib.request.urlopen(request, timeout=STALL_S) as response, writing(path) as part:
         total = int(response.headers.get("Content-Length") or 0)
-        shown = wrap_file(response, total, description=f"Downloading {path.name}", console=console, transient=True)
+        shown = wrap_file(
+            response, total, description=f"Downloading {path.name}", console=console, transient=True
+        )
         with shown as body, part.open("wb") as target:
             shutil.copyfileobj(body, target)
         if sha256_of(part) != sha256:
@@ -308,7 +314,18 @@ DATA_SETS = {
         "67da17c76eaffca5446c3361aaab5c3cd6d1c2608764d35dfb1850b086bf8dd5",
         title="Fashion-MNIST",
         home="data/FashionMNIST/raw",
-        classes=("t-shirt", "trouser", "pullover", "dress", "coat", "sandal", "shirt", "sneaker", "bag", "ankle boot"),
+        classes=(
+            "t-shirt",
+            "trouser",
+            "pullover",
+            "dress",
+            "coat",
+            "sandal",
+            "shirt",
+            "sneaker",
+            "bag",
+            "ankle boot",
+        ),
         mirror="http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/",
     ),
     "cifar10": DataSet(
@@ -324,8 +341,11 @@ DATA_SETS = {
         title="cats vs dogs",
         home="data/PetImages",
         classes=PETS,
-        files={"kagglecatsanddogs_5340.zip": "b7974bd00a84a99921f36ee4403f089853777b5ae8d151c76a86e64900334af9"},
-        mirror="https://download.microsoft.com/download/3/E/1/3E1C3F21-ECDB-4869-8368-6DEBA77B919F/",  # 825 MB
+        files={
+            "kagglecatsanddogs_5340.zip": "b7974bd00a84a99921f36ee4403f089853777b5ae8d151c76a86e64900334af9"
+        },
+        # The archive has 825 MB.
+        mirror="https://download.microsoft.com/download/3/E/1/3E1C3F21-ECDB-4869-8368-6DEBA77B919F/",
         read=_read_pets,
         draw=_draw_pets,
         settings={"image_size": 224, "max_images": ALL},

@@ -82,7 +82,11 @@ def environment(allocator: Allocator, variables: Mapping[str, str] = os.environ)
     if allocator == Allocator.glibc_reuse:  # if a tunable has two values, glibc uses the later one
         return {"GLIBC_TUNABLES": ":".join(filter(None, [variables.get("GLIBC_TUNABLES"), REUSE]))}
     path = library(allocator)  # if two libraries have a function, the first one's is used
-    return {} if path is None else {"LD_PRELOAD": ":".join(filter(None, [str(path), variables.get("LD_PRELOAD")]))}
+    return (
+        {}
+        if path is None
+        else {"LD_PRELOAD": ":".join(filter(None, [str(path), variables.get("LD_PRELOAD")]))}
+    )
 
 
 def running() -> Running | None:

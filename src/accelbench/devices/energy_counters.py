@@ -60,7 +60,9 @@ def counters(num_gpus: int) -> Counters:
     rapl = find_rapl()
     readers: Counters = {} if rapl is None else {"cpu_energy_j": rapl}
     for index, handle in enumerate(gpu.first_handles(num_gpus)):
-        query = functools.partial(gpu.ask, lambda one: pynvml.nvmlDeviceGetTotalEnergyConsumption(one) / 1000, handle)
+        query = functools.partial(
+            gpu.ask, lambda one: pynvml.nvmlDeviceGetTotalEnergyConsumption(one) / 1000, handle
+        )
         if query() is not None:  # GPUs before Volta have no counter
             readers[f"gpu_{index}_energy_j"] = query
     return readers

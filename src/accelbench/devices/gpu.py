@@ -27,7 +27,8 @@ class Gpu(NamedTuple):
     name: str
     memory_bytes: int | None
     compute_capability: tuple[int, int] | None  # (major, minor), such as (8, 0) for an A100
-    multiprocessors: int | None  # number of streaming multiprocessors; most drivers report it only for MIG instances
+    # Number of streaming multiprocessors; most drivers report it only for MIG instances.
+    multiprocessors: int | None
 
 
 def look(torch_folder: Path | None = None) -> DeviceReport:
@@ -47,7 +48,9 @@ def look(torch_folder: Path | None = None) -> DeviceReport:
         return absent(Device.gpu, "the installed torch is built without CUDA: install a CUDA build of torch")
     # A driver runs every CUDA release of its own major version (NVIDIA's minor version compatibility).
     if int(torch_cuda.split(".")[0]) > cuda:
-        return absent(Device.gpu, f"driver {driver} supports CUDA {cuda}, torch needs {torch_cuda}: update the driver")
+        return absent(
+            Device.gpu, f"driver {driver} supports CUDA {cuda}, torch needs {torch_cuda}: update the driver"
+        )
     capability = gpus[0].compute_capability  # every cell uses the first GPU
     details = {"driver": driver, "torch_cuda": torch_cuda}
     details |= {"compute_capability": f"{capability[0]}.{capability[1]}"} if capability else {}
@@ -148,4 +151,6 @@ def _named(handles: list[Handle], word: str) -> Handle | None:
         return ask(pynvml.nvmlDeviceGetHandleByUUID, word)
     if not word.startswith("GPU-"):
         return None
-    return next((handle for handle in handles if (ask(pynvml.nvmlDeviceGetUUID, handle) or "").startswith(word)), None)
+    return next(
+        (handle for handle in handles if (ask(pynvml.nvmlDeviceGetUUID, handle) or "").startswith(word)), None
+    )

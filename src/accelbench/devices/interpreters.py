@@ -56,7 +56,8 @@ def other(python: str) -> str | None:
 
     If `python` is an environment's interpreter, returns the environment's folder. Raises the errors of `executable`.
     """
-    path = Path(os.path.abspath(os.path.expanduser(python)))  # links stay: an environment's interpreter is a link
+    # Links stay: an environment's interpreter is a link.
+    path = Path(os.path.abspath(os.path.expanduser(python)))
     file = executable(path)
     if file == str(path) and (path.parent.parent / "pyvenv.cfg").is_file():
         path = path.parent.parent
@@ -92,7 +93,9 @@ def own_variables() -> dict[str, str]:
     The other process then imports from the same folders as this process.
     """
     home = os.path.dirname(os.__file__)
-    library = [path for path in sys.path if path.startswith(home) and not INSTALLED.intersection(Path(path).parts)]
+    library = [
+        path for path in sys.path if path.startswith(home) and not INSTALLED.intersection(Path(path).parts)
+    ]
     path = dict.fromkeys([*library, os.getcwd(), *filter(None, sys.path)])
     return {**os.environ, "PYTHONPATH": os.pathsep.join(path)}
 
@@ -118,7 +121,12 @@ def look(python: str, *modules: str) -> Interpreter:
     environment = {**variables(file), "PYTHONPATH": ""}  # a module of the user must not replace one of Python
     try:
         done = subprocess.run(
-            words, capture_output=True, timeout=ASKED_S, env=environment, errors="replace", cwd=os.path.dirname(file)
+            words,
+            capture_output=True,
+            timeout=ASKED_S,
+            env=environment,
+            errors="replace",
+            cwd=os.path.dirname(file),
         )
         return Interpreter(*json.loads(done.stdout.splitlines()[-1]))  # Python's start may print other lines
     except (OSError, subprocess.TimeoutExpired, ValueError, TypeError, IndexError) as error:

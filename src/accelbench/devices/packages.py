@@ -43,7 +43,10 @@ COMPUTING = (
 # Module that the process of a cell may need -> its distribution.
 DISTRIBUTIONS = {
     **{name: name for name in ("msgspec", "numpy", "torch", "torchvision", "tensorflow", "keras")},
-    **{name: name for name in ("onnx", "onnxruntime", "onnxscript", "openvino", "nncf", "timm", "transformers")},
+    **{
+        name: name
+        for name in ("onnx", "onnxruntime", "onnxscript", "openvino", "nncf", "timm", "transformers")
+    },
     "pynvml": "nvidia-ml-py",
     "pytorch_lightning": "pytorch-lightning",
 }

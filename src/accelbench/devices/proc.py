@@ -16,7 +16,10 @@ def started_boot_s(pid: int | str = "self") -> float:
 
     The time is rounded down to 0.01 s (proc_pid_stat(5), field 22). Raises OSError if the process has ended.
     """
-    return int(Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()[19]) / TICKS_PER_S
+    return (
+        int(Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()[19])
+        / TICKS_PER_S
+    )
 
 
 def high_water_bytes() -> int | None:
@@ -68,7 +71,9 @@ def memory_limit_bytes() -> int | None:
 
 def throttle_files() -> list[Path]:
     """Returns the files that report how long the CPU quota has stopped the cgroup. Finding the files is slow."""
-    return [folder / "cpu.stat" for folder in _cgroups("cpu") if _throttled_s(folder / "cpu.stat") is not None]
+    return [
+        folder / "cpu.stat" for folder in _cgroups("cpu") if _throttled_s(folder / "cpu.stat") is not None
+    ]
 
 
 def throttled_s(files: Sequence[Path]) -> float | None:

@@ -31,8 +31,11 @@ def look() -> DeviceReport:
     chips = find_chips()
     if not chips:
         return absent(Device.tpu, "no TPU chip (none on the PCI bus)")
-    if not any(proc.ROOT.glob("dev/accel*")) and not any(proc.ROOT.glob("dev/vfio/[0-9]*")):  # up to v4; from v5e on
-        return absent(Device.tpu, "the TPU has no /dev/accel* or /dev/vfio/*: run the container with --privileged")
+    # The first name is that of chips up to v4, the second of those from v5e on.
+    if not any(proc.ROOT.glob("dev/accel*")) and not any(proc.ROOT.glob("dev/vfio/[0-9]*")):
+        return absent(
+            Device.tpu, "the TPU has no /dev/accel* or /dev/vfio/*: run the container with --privileged"
+        )
     name, num_chips = Counter(chips).most_common(1)[0]
     torch_tpu = packages.version(TORCH_TPU)
     if torch_tpu is None and packages.folder("torch_xla") is None:

@@ -98,14 +98,17 @@ class CellRun:
     num_params: int  # trainable parameters
     fetches_inside = False  # whether the step fetches and copies its batches inside `compute`
     copies_inside = False  # whether other code than `copy_in` copies the batches to the device
-    serving_sizes: Sequence[int] = ()  # batch sizes that the network accepts, ascending, up to the cell's; (): any size
+    # Batch sizes that the network accepts, ascending, up to the cell's; (): any size.
+    serving_sizes: Sequence[int] = ()
     # Set here:
     step: Any  # the step of the timed window
     generation: Generation | None = None  # the times of tokens; None until tokens were generated
     serving: Serving | None = None  # requests and their answers; None until requests were served
     diverged: str | None = None  # a sentence about the diverged loss; None if the loss did not diverge
 
-    def __init__(self, cell: Cell, data_folder: Path, backend: BaseBackend, ranks: RankGroup = ONE_RANK) -> None:
+    def __init__(
+        self, cell: Cell, data_folder: Path, backend: BaseBackend, ranks: RankGroup = ONE_RANK
+    ) -> None:
         self.limits = Limits.of(cell)
         if is_random(cell) and cell.protocol in EPOCHS:
             raise UnsupportedError(
@@ -317,7 +320,8 @@ class CellRun:
         loss, accuracy = self.outcome(step, num_samples)
         evaluation = Evaluation(num_samples=num_samples, seconds=seconds, loss=loss, accuracy=accuracy)
         self.epochs[-1] = replace(self.epochs[-1], evaluation=evaluation)
-        if len(self.epochs) == self.cell.epochs:  # now: at its end, a Trainer copies the weights into host memory
+        # Not later: at its end, a Trainer copies the weights into host memory.
+        if len(self.epochs) == self.cell.epochs:
             self.note_resources()
 
     def wait_for_ranks(self) -> None:
@@ -379,7 +383,9 @@ class CellRun:
         """Returns `loss`. If the loss is too large or not finite, sets `diverged` and returns None."""
         if abs(loss) <= MAX_NUMBER:
             return loss
-        self.diverged = f"the loss diverged to {loss:.0e}" if math.isfinite(loss) else "the loss is not finite"
+        self.diverged = (
+            f"the loss diverged to {loss:.0e}" if math.isfinite(loss) else "the loss is not finite"
+        )
         return None
 
     def device_name(self) -> str:

@@ -160,7 +160,9 @@ class GoalRun:
         self.end(run.timing)
         run.note_resources()
 
-    def _metric(self, run: "CellRun", step: Any, num_samples: int) -> tuple[float | None, dict[str, float | None]]:
+    def _metric(
+        self, run: "CellRun", step: Any, num_samples: int
+    ) -> tuple[float | None, dict[str, float | None]]:
         """Runs an evaluation. Returns the value of the target's metric, and a dict with the loss and the accuracy.
 
         The value of the metric is None if the loss is not finite.

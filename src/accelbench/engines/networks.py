@@ -34,7 +34,9 @@ def _convolutions(channels: Sequence[int]) -> Layers:
     return layers
 
 
-def mlp(shape: Shape, num_classes: int, *, widths: Sequence[int] = (512,) * 4, dropout: float = 0.45) -> Layers:
+def mlp(
+    shape: Shape, num_classes: int, *, widths: Sequence[int] = (512,) * 4, dropout: float = 0.45
+) -> Layers:
     """Studies 001 and 004: dense layers of `widths` units with ReLU and dropout; 1,195,018 parameters."""
     return [("flatten",), *_dense(widths, dropout), ("dense", num_classes)]
 
@@ -79,8 +81,21 @@ def autoencoder(shape: Shape, num_classes: int, *, code: int = 16) -> Layers:
     decoder ends with three such layers. On MNIST, the encoder has 805,008 parameters and the decoder has 857,249.
     """
     height, width = shape
-    encoder = [("reshape", height, width, 1), ("dense", 32), ("dense", 64), ("relu",), ("flatten",), ("dense", code)]
-    decoder = [("dense", height * width * 64), ("reshape", height, width, 64), ("dense", 32), ("dense", 64), ("relu",)]
+    encoder = [
+        ("reshape", height, width, 1),
+        ("dense", 32),
+        ("dense", 64),
+        ("relu",),
+        ("flatten",),
+        ("dense", code),
+    ]
+    decoder = [
+        ("dense", height * width * 64),
+        ("reshape", height, width, 64),
+        ("dense", 32),
+        ("dense", 64),
+        ("relu",),
+    ]
     return [*encoder, *decoder, ("dense", 1), ("relu",), ("reshape", height, width)]
 
 
@@ -92,11 +107,21 @@ def pets_cnn(shape: Shape, num_classes: int, *, dropout: float = 0.1) -> Layers:
     layers: Layers = []
     for channels in (32, 64, 128):
         layers += [("convolution", channels, "valid"), ("relu",), ("normalisation", channels), ("pool",)]
-    return [*layers, ("flatten",), *_dense((128, 64), dropout), ("dense", 1 if num_classes == 2 else num_classes)]
+    return [
+        *layers,
+        ("flatten",),
+        *_dense((128, 64), dropout),
+        ("dense", 1 if num_classes == 2 else num_classes),
+    ]
 
 
 def scaling_cnn(
-    shape: Shape, num_classes: int, *, channels: Sequence[int] = (64, 128, 256), hidden: int = 512, dropout: float = 0.5
+    shape: Shape,
+    num_classes: int,
+    *,
+    channels: Sequence[int] = (64, 128, 256),
+    hidden: int = 512,
+    dropout: float = 0.5,
 ) -> Layers:
     """Study 003: padded 3x3 convolutions, each followed by max-pooling, then two dense layers.
 
@@ -110,7 +135,9 @@ NETWORKS: Mapping[str, Callable[..., Layers]] = {
 }
 
 
-def layers_of(model: ModelSpec, shape: Shape, num_classes: int, made: Mapping[str, Callable[..., Made]]) -> list[Made]:
+def layers_of(
+    model: ModelSpec, shape: Shape, num_classes: int, made: Mapping[str, Callable[..., Made]]
+) -> list[Made]:
     """Makes the layers of the network of `model` for images of `shape`, channels first. `made` is the table `LAYERS`.
 
     Raises UserError if the name or an argument is wrong. Raises UserError if `model.weights` is not `none`, because
@@ -120,7 +147,9 @@ def layers_of(model: ModelSpec, shape: Shape, num_classes: int, made: Mapping[st
     if name not in NETWORKS:
         raise UnknownChoiceError("model", name, NETWORKS)
     if model.weights != Weights.none:
-        raise UserError(f"model.weights={model.weights}: {name} has no trained weights: use model.weights=none")
+        raise UserError(
+            f"model.weights={model.weights}: {name} has no trained weights: use model.weights=none"
+        )
     check_fits(model, shape)
     try:
         return [made[kind](*args) for kind, *args in NETWORKS[name](shape, num_classes, **model.args)]

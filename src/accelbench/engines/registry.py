@@ -19,7 +19,8 @@ from accelbench.schema.cell import EXPORTING, ON_TORCH, Cell, Device, Engine, Li
 SUPERVISOR = "accelbench.isolation.supervisor"
 LIGHT_IMPORT = "accelbench.engines.lightning.light_import"
 NOTE_MALLOC = "accelbench.engines.note_malloc"
-OF_OPTIMIZERS = "torch._dynamo"  # otherwise, torch imports it at an optimiser's first step, which takes a second
+# Otherwise, torch imports it at an optimiser's first step, which takes a second.
+OF_OPTIMIZERS = "torch._dynamo"
 # Packages whose imports take seconds. A host imports them once, if its cells need them.
 SLOW = ("pytorch_lightning", "timm", "torchvision", "transformers")
 # Settings that affect only the measurement, not the exported network.
@@ -59,7 +60,8 @@ class HostSpec:
     engine: str  # the module whose `run(cell, data_folder)` measures a cell
     # modules that the host imports once, before any fork; they start no threads, use no GPU, and may be missing
     preload: tuple[str, ...]
-    environment: Mapping[str, str] = field(default_factory=dict)  # variables that are set before those imports
+    # Variables that are set before those imports.
+    environment: Mapping[str, str] = field(default_factory=dict)
     exported_as: str | None = None
     python: str | None = None  # the cell's interpreter, if it is not accelbench's
 

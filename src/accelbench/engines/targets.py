@@ -26,7 +26,9 @@ def check_path(flag: str, path: str) -> None:
     """
     root, dot, _ = path.partition(".")
     if not dot or path.endswith(".py") or not all(part.isidentifier() for part in path.split(".")):
-        raise UserError(f"{flag}={path}: should be a dotted path that Python can import here, such as {flag}={EXAMPLE}")
+        raise UserError(
+            f"{flag}={path}: should be a dotted path that Python can import here, such as {flag}={EXAMPLE}"
+        )
     if root in sys.stdlib_module_names:
         why = f"{root} is a module of Python's standard library: give your module another name"
         raise UserError(f"{flag}={path}: {why}")
@@ -44,13 +46,18 @@ def import_path(flag: str, path: str) -> Callable[..., Any]:
     except (ImportError, AttributeError) as error:
         raise UserError(f"{flag}={path}: can't be imported ({error})") from error
     if not callable(target):
-        raise UserError(f"{flag}={path}: should be a class or a function, not of type {type(target).__name__}")
+        raise UserError(
+            f"{flag}={path}: should be a class or a function, not of type {type(target).__name__}"
+        )
     function = target
     while isinstance(function, partial):
         function = function.func
-    home = getattr(function, "__module__", None) or type(function).__module__  # None: a method of a built-in object
+    # A method of a built-in object has no module.
+    home = getattr(function, "__module__", None) or type(function).__module__
     if home.partition(".")[0] in sys.stdlib_module_names:
-        raise UserError(f"{flag}={path}: it is part of Python's standard library: name a class or function of your own")
+        raise UserError(
+            f"{flag}={path}: it is part of Python's standard library: name a class or function of your own"
+        )
     return target  # type: ignore[no-any-return]
 
 
@@ -73,7 +80,9 @@ def import_target(model: ModelSpec, network: type, named: str) -> Callable[..., 
     target = import_path("model.target", model.definition)
     if not (model.factory or _is_network(target, network) or _is_network(_returned_by(target), network)):
         why = f"is neither a subclass of {named} nor a function annotated to return such a subclass"
-        raise UserError(f"model.target={model.definition}: {why}: if it returns a network, set model.factory=true")
+        raise UserError(
+            f"model.target={model.definition}: {why}: if it returns a network, set model.factory=true"
+        )
     return target
 
 

@@ -48,7 +48,9 @@ def fingerprint(engine: Engine | None = None) -> dict[str, Any]:
         {
             "memory_gb": None if gpu.memory_bytes is None else round(gpu.memory_bytes / 1e9),
             "multiprocessors": gpu.multiprocessors,
-            "compute_capability": ".".join(map(str, gpu.compute_capability)) if gpu.compute_capability else None,
+            "compute_capability": ".".join(map(str, gpu.compute_capability))
+            if gpu.compute_capability
+            else None,
         }
         for gpu in gpus
     ]
@@ -65,12 +67,19 @@ def fingerprint(engine: Engine | None = None) -> dict[str, Any]:
         "platform": f"{platform.system()} {kernel} {platform.machine()}",
         "python": platform.python_version(),
     }
-    versions = {name: version for name in packages.COMPUTING if (version := packages.version(name)) is not None}
+    versions = {
+        name: version for name in packages.COMPUTING if (version := packages.version(name)) is not None
+    }
     if gpus:
         versions[DRIVER] = pynvml.nvmlSystemGetDriverVersion()
     # A cell's process does not get the variables in `SUBSTITUTING`.
     variables = {name: value for name, value in kept(os.environ).items() if name not in SUBSTITUTING}
-    return {"machine": machine, "versions": versions, "variables": variables, "code": code_digest(PACKAGE, engine)}
+    return {
+        "machine": machine,
+        "versions": versions,
+        "variables": variables,
+        "code": code_digest(PACKAGE, engine),
+    }
 
 
 def of_cell(cell: Cell, fingerprint: Mapping[str, Any]) -> dict[str, Any]:
@@ -80,7 +89,11 @@ def of_cell(cell: Cell, fingerprint: Mapping[str, Any]) -> dict[str, Any]:
     interpreter = interpreters.look(cell.python)
     here = fingerprint["versions"]
     versions = {**interpreter.versions, **({DRIVER: here[DRIVER]} if DRIVER in here else {})}
-    return {**fingerprint, "machine": {**fingerprint["machine"], "python": interpreter.version}, "versions": versions}
+    return {
+        **fingerprint,
+        "machine": {**fingerprint["machine"], "python": interpreter.version},
+        "versions": versions,
+    }
 
 
 # The folders and files whose code may change a measured number. `measuring_files` adds the files directly in engines/,
@@ -176,7 +189,9 @@ def git_state(root: Path) -> dict[str, Any]:
     command = ["git", "--no-optional-locks", "-C", str(root), "status", "--porcelain=v2", "--branch"]
     command += ["--untracked-files=no", "--", ".", ":(exclude)dvc.lock"]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=GIT_S, env=git_variables())
+        done = subprocess.run(
+            command, capture_output=True, text=True, check=True, timeout=GIT_S, env=git_variables()
+        )
     except (OSError, subprocess.SubprocessError):
         return {}
     lines = done.stdout.splitlines()

@@ -53,7 +53,9 @@ def source_files(flag: str, path: str) -> dict[Path, Path]:
     root = path.partition(".")[0]
     spec = PathFinder.find_spec(root, ["", *sys.path])
     if spec is None or not (spec.submodule_search_locations or spec.origin):
-        raise UserError(f"{flag}={path}: there is no package or module {root} in this folder or on Python's path")
+        raise UserError(
+            f"{flag}={path}: there is no package or module {root} in this folder or on Python's path"
+        )
     files = _files_of(spec)
     home = next((file.parents[len(name.parts) - 1] for name, file in files.items()), Path())
     if INSTALLED.intersection(home.parts):

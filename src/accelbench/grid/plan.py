@@ -29,7 +29,8 @@ from accelbench.schema.plan_file import WantedCell, labels, record_paths
 from accelbench.schema.record import Record, read_all
 
 REPEATED = frozenset({"seed", "repeat"})  # settings that do not change a cell's duration
-ALIKE = (REPEATED, REPEATED | {"batch_size"})  # cells that differ only in these settings take about as long; best first
+# Cells that differ only in these settings take about as long; best first.
+ALIKE = (REPEATED, REPEATED | {"batch_size"})
 MAX_READ = 500  # newest records that are read; reading a record takes about 0.5 ms
 START_S = 7.0  # to start a host, which imports the framework
 FIXED_S = 1.2  # of a cell besides the start of its host and its windows
@@ -55,7 +56,8 @@ report_on = cache(look)  # the report on a device of this machine, made once per
 def skip_reason(cell: Cell) -> str | None:
     """Returns the reason why this machine skips the cell. Returns None if the cell runs."""
     driver = {}
-    if cell.python is not None and cell.device == Device.gpu:  # the GPU's driver must fit the torch of this interpreter
+    # The GPU's driver must fit the torch of this interpreter.
+    if cell.python is not None and cell.device == Device.gpu:
         driver = {"torch_folder": Path(interpreters.look(cell.python).modules.get("torch", ""))}
     return why_not(cell, report_on(cell.device, **driver))
 
@@ -72,7 +74,8 @@ def in_order(planned: Iterable[Planned]) -> list[Planned]:
     Within a repeat, trainings to a target (`protocol=target`) are sorted by their seeds.
     """
     return sorted(
-        planned, key=lambda item: (item.cell.repeat, item.cell.seed if item.cell.protocol == Protocol.target else 0)
+        planned,
+        key=lambda item: (item.cell.repeat, item.cell.seed if item.cell.protocol == Protocol.target else 0),
     )
 
 
@@ -173,7 +176,9 @@ def data_name(cells: Sequence[Cell]) -> str:
         models.setdefault(cell.data.name, {})[cell.model.name] = None
     if len(models) != 1:
         listed = ", ".join(f"{name} ({', '.join(models[name])})" for name in sorted(models))
-        raise UserError(f"data={','.join(sorted(models))}: a sweep has one data set; run one sweep for each: {listed}")
+        raise UserError(
+            f"data={','.join(sorted(models))}: a sweep has one data set; run one sweep for each: {listed}"
+        )
     return next(iter(models))
 
 
@@ -199,7 +204,9 @@ def _of_module(cells: Sequence[Cell]) -> Data:
     """
     sources = {cell.data.target or cell.model.definition for cell in cells}
     if len(sources) > 1:
-        raise UserError(f"data.target={','.join(sorted(sources))}: a sweep has one data set; run one sweep for each")
+        raise UserError(
+            f"data.target={','.join(sorted(sources))}: a sweep has one data set; run one sweep for each"
+        )
     (path,) = sources
     code = source_digest("data.target", path, Path.cwd())
     return Data(name=MODULE, digest=code, source=f"{path}, which nobody verified", stand_in=False)

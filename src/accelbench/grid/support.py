@@ -99,7 +99,9 @@ class CellFacts(Asked):
 
         It is false for torch_tpu, which starts single operators.
         """
-        return self.cell.device in XLA and (self.cell.keras is not None or TORCH_TPU not in self.report.details)
+        return self.cell.device in XLA and (
+            self.cell.keras is not None or TORCH_TPU not in self.report.details
+        )
 
     @property
     def absent(self) -> str:
@@ -113,7 +115,9 @@ class CellFacts(Asked):
     @property
     def num_available(self) -> float:
         """The number of available devices. For a CPU, it is the number of usable cores."""
-        return math.inf if self._is_remote else int(self.report.details.get("usable_cores", self.report.count))
+        return (
+            math.inf if self._is_remote else int(self.report.details.get("usable_cores", self.report.count))
+        )
 
     @property
     def uneven(self) -> bool:
@@ -181,15 +185,21 @@ class CellFacts(Asked):
         interpreter = interpreters.look(self.cell.python)
         least, below = interpreters.PYTHONS
         torch = interpreter.versions.get("torch") if "torch" in self.needed else None
-        if not least <= _release(interpreter.version) < below or (torch and _release(torch) < interpreters.TORCH):
+        if not least <= _release(interpreter.version) < below or (
+            torch and _release(torch) < interpreters.TORCH
+        ):
             versions = " and torch ".join(filter(None, [interpreter.version, torch]))
             return f"it has Python {versions}, but accelbench needs {interpreters.SUPPORTED}"
-        lacking = [packages.DISTRIBUTIONS.get(name, name) for name in self.needed if name not in interpreter.modules]
+        lacking = [
+            packages.DISTRIBUTIONS.get(name, name) for name in self.needed if name not in interpreter.modules
+        ]
         if lacking:
             install = f"{interpreters.executable(self.cell.python)} -m pip install {' '.join(lacking)}"
             return f"{', '.join(lacking)} not installed there: {install}"
         if self.cell.device not in (Device.cpu, Device.gpu):
-            return f"accelbench finds device={self.cell.device} only in its own environment: leave python= out"
+            return (
+                f"accelbench finds device={self.cell.device} only in its own environment: leave python= out"
+            )
         return ""
 
 

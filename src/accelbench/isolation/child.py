@@ -66,7 +66,8 @@ class Outcome(Ended):
     """
 
     ceilings: Ceilings | None = None  # ceilings of a probed device
-    peak_host_bytes: int | None = None  # peak resident memory of the process, up to the end of the measurement
+    # Peak resident memory of the process, up to the end of the measurement.
+    peak_host_bytes: int | None = None
 
     def __post_init__(self) -> None:
         if self.reason is not None:
@@ -101,7 +102,9 @@ STACK_DUMP_SIGNAL = signal.SIGUSR2
 SAMPLED_S = 1.0  # seconds that a process waits, after its answer, for the host's last sample
 
 
-def main(request: Request, environment: Mapping[str, str], host: "connection.Connection[bytes, bytes]") -> None:
+def main(
+    request: Request, environment: Mapping[str, str], host: "connection.Connection[bytes, bytes]"
+) -> None:
     """The main function of the child. It sends the `Outcome` to the host process.
 
     `environment` contains variables that are added to the environment of this process.
@@ -168,7 +171,8 @@ def _failure(error: BaseException, *, has_own_code: bool) -> Outcome:
     If the cell has code of the user, and the traceback contains calls in it, the outcome contains only these calls.
     """
     text = message_of(error)
-    if isinstance(error, RuntimeError) and NOT_IMPLEMENTED.search(text):  # NotImplementedError is a RuntimeError
+    # NotImplementedError is a RuntimeError.
+    if isinstance(error, RuntimeError) and NOT_IMPLEMENTED.search(text):
         return Outcome(status=Status.skipped, reason=text)
     is_users = isinstance(error, UserError)
     reason = text

@@ -66,7 +66,9 @@ class Hosts:
         """Starts the host process for `cell`. Does not wait until that process has imported the framework."""
         self._host(self._spec_of(cell))
 
-    def run(self, cell: Cell, data_folder: Path, weights: Path | None = None, requests: Path | None = None) -> Outcome:
+    def run(
+        self, cell: Cell, data_folder: Path, weights: Path | None = None, requests: Path | None = None
+    ) -> Outcome:
         """Runs `cell` in a fresh process, or in one process per rank. Returns the outcome, even if the cell fails.
 
         If the engine needs an exported network that does not exist yet, another process exports it first. The cell
@@ -85,7 +87,8 @@ class Hosts:
         if spec.exported_as is not None:
             exports = self.folder / "exports"
             exports.mkdir(parents=True, exist_ok=True)
-            exported = exports / digest([spec.exported_as, str(data_folder)])[:16]  # calibration uses the data set
+            # Calibration uses the data set.
+            exported = exports / digest([spec.exported_as, str(data_folder)])[:16]
             request.paths["exported"] = str(exported)
             if not exported.exists():
                 make_room(exports)

@@ -34,7 +34,8 @@ END_S = 10.0
 LATE_S = 1.0
 STACK_S = 0.3  # seconds in which a hung process can print its call stack
 LOCALHOST = "127.0.0.1"
-READ_BYTES = 1 << 18  # bytes read from the end of a log; more than is kept, so that no secret is cut before masking
+# Bytes read from the end of a log; more than is kept, so that no secret is cut before masking.
+READ_BYTES = 1 << 18
 STACK = "(most recent call first):"  # end of the first line of a stack of faulthandler
 HUNG_SIZE = 1500  # characters kept of the output of a hung cell, and of its stack
 
@@ -180,7 +181,9 @@ class _Run:
         failure = rank.answer
         if failure is None:
             rank.process.join(END_S)
-            failure = death(rank.process.exitcode, oom_kills() - self.num_oom_kills, log_end(self.request.log))
+            failure = death(
+                rank.process.exitcode, oom_kills() - self.num_oom_kills, log_end(self.request.log)
+            )
         # Skipped cells and mistakes of the user concern all ranks.
         if len(ranks) > 1 and failure.status != Status.skipped and not failure.user_error:
             number = ranks.index(rank)
@@ -194,9 +197,12 @@ class _Run:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(rank.pid, child.STACK_DUMP_SIGNAL)  # ends a process that has no handler yet
                     time.sleep(STACK_S)
-        printed, head, stack = log_end(self.request.log).partition(STACK)  # the stack begins with the innermost call
+        # The stack begins with the innermost call.
+        printed, head, stack = log_end(self.request.log).partition(STACK)
         reason = f"no result within {self.request.timeout_s:g} s (timeout_s)"
-        return Outcome(status=Status.timeout, reason=reason, error=printed[-HUNG_SIZE:] + head + stack[:HUNG_SIZE])
+        return Outcome(
+            status=Status.timeout, reason=reason, error=printed[-HUNG_SIZE:] + head + stack[:HUNG_SIZE]
+        )
 
 
 def _environments(num: int) -> list[dict[str, str]]:

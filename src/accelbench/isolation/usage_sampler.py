@@ -12,7 +12,14 @@ from typing import NamedTuple
 import pynvml
 
 from accelbench.devices import energy_counters, gpu
-from accelbench.devices.proc import TICKS_PER_S, CpuTimes, cpu_times, started_boot_s, throttle_files, throttled_s
+from accelbench.devices.proc import (
+    TICKS_PER_S,
+    CpuTimes,
+    cpu_times,
+    started_boot_s,
+    throttle_files,
+    throttled_s,
+)
 from accelbench.schema.measurement import SystemSeries
 
 MB = 1e6  # bytes
@@ -38,7 +45,8 @@ def children(pid: int) -> list[int]:
     with contextlib.suppress(OSError):
         for thread in os.listdir(f"/proc/{pid}/task"):
             path = f"/proc/{pid}/task/{thread}/children"
-            with contextlib.suppress(OSError), open(path, "rb", buffering=0) as file:  # unbuffered takes half the time
+            # Without a buffer, reading takes half the time.
+            with contextlib.suppress(OSError), open(path, "rb", buffering=0) as file:
                 pids += map(int, file.read().split())
     return pids
 
@@ -72,7 +80,9 @@ FIGURES: dict[str, Callable[[gpu.Handle], float]] = {
     "utilization_percent": lambda handle: pynvml.nvmlDeviceGetUtilizationRates(handle).gpu,
     "power_w": lambda handle: pynvml.nvmlDeviceGetPowerUsage(handle) / 1000,
     "temperature_c": lambda handle: pynvml.nvmlDeviceGetTemperature(handle, pynvml.NVML_TEMPERATURE_GPU),
-    "throttled": lambda handle: float(pynvml.nvmlDeviceGetCurrentClocksEventReasons(handle) & SLOWED_DOWN != 0),
+    "throttled": lambda handle: float(
+        pynvml.nvmlDeviceGetCurrentClocksEventReasons(handle) & SLOWED_DOWN != 0
+    ),
     "sm_clock_mhz": lambda handle: pynvml.nvmlDeviceGetClockInfo(handle, pynvml.NVML_CLOCK_SM),
 }
 
@@ -139,7 +149,10 @@ class Sampler:
             self._last = None
             return
         self._memory_bytes.append(now.usage.memory_bytes)
-        sampled: dict[str, float | None] = {"host_memory_mb": now.usage.memory_bytes / MB, **_shares(before, now)}
+        sampled: dict[str, float | None] = {
+            "host_memory_mb": now.usage.memory_bytes / MB,
+            **_shares(before, now),
+        }
         for name, query in self._queries.items():
             sampled[name] = gpu.ask(query)
         self._times_s.append(time.clock_gettime(time.CLOCK_BOOTTIME) - self._started_s)
@@ -212,7 +225,8 @@ def _measure(tree: Sequence[int]) -> _Usage:
 def _usage(pid: int) -> _Usage:
     """Reads the resources of a process from /proc/<pid>/stat (see proc_pid_stat(5)). Raises OSError if it has ended."""
     with open(f"/proc/{pid}/stat", "rb", buffering=0) as file:
-        fields = file.read().decode(errors="replace").rpartition(")")[2].split()  # field 3 and the following ones
+        # Field 3, the state, and the following ones.
+        fields = file.read().decode(errors="replace").rpartition(")")[2].split()
     user, system, children_user, children_system = map(int, fields[11:15])
     return _Usage(
         memory_bytes=int(fields[21]) * PAGE_BYTES,

@@ -53,7 +53,9 @@ def with_costs(row: Row, costs: Mapping[Device, Cost]) -> Row:
 def price_notes(rows: Iterable[Row], costs: Mapping[Device, Cost]) -> list[str]:
     """Returns a list of one sentence: the prices behind the costs in `rows`. The list is empty if no row has costs."""
     columns = ("cost_per_million_samples", "cost_per_million_requests")
-    priced = sorted({str(row["device"]) for row in rows if any(row[column] is not None for column in columns)})
+    priced = sorted(
+        {str(row["device"]) for row in rows if any(row[column] is not None for column in columns)}
+    )
     texts = [f"{name} at {costs[Device(name)].price_per_hour:.12g} an hour" for name in priced]
     return [f"Costs are computed from these prices: {', '.join(texts)} (set by the user)."] if texts else []
 
@@ -70,7 +72,8 @@ def joules_per_sample(record: Record, measured: Measurement) -> float | None:
         num = measured.num_steady_samples
     else:
         epochs = measured.epochs[1:]
-        begins = [epoch.began_boot_s or 0.0 for epoch in epochs]  # at 0 there are no samples: the energy is unknown
+        # From 0 on there are no samples of the power: the energy is then unknown.
+        begins = [epoch.began_boot_s or 0.0 for epoch in epochs]
         spans = [(begin, begin + epoch.seconds) for begin, epoch in zip(begins, epochs, strict=True)]
         num = sum(epoch.num_samples for epoch in epochs)
     joules = joules_within(record, spans)

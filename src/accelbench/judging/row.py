@@ -138,7 +138,9 @@ def phases_ms(row: Row) -> dict[Phase, float]:
 def tails(row: Row, name: str) -> str:
     """Returns as text the known percentiles in the columns `<name>_p..._ms`, such as `p50 10.1 ms, p90 11.3 ms`."""
     times = {percent: number_of(row, f"{name}_p{percent}_ms") for percent in (50, 90, 99)}
-    return ", ".join(f"p{percent} {significant(value)} ms" for percent, value in times.items() if value is not None)
+    return ", ".join(
+        f"p{percent} {significant(value)} ms" for percent, value in times.items() if value is not None
+    )
 
 
 BREAKDOWN = [*(f"breakdown_{phase}_ms" for phase in Phase), "breakdown_disturbance"]
@@ -283,7 +285,11 @@ def _latencies(measured: Measurement) -> Row:
         row["num_outliers"] = latency.num_outliers
         # The computation is the step minus the wait for data and the copies. A part without times counts as 0.
     computed_ms = latency.values
-    moves = {"data_wait_ms": measured.data_s, "copy_in_ms": measured.copy_in_s, "copy_out_ms": measured.copy_out_s}
+    moves = {
+        "data_wait_ms": measured.data_s,
+        "copy_in_ms": measured.copy_in_s,
+        "copy_out_ms": measured.copy_out_s,
+    }
     for column, seconds in moves.items():
         if not seconds:
             continue
@@ -307,7 +313,9 @@ def _ms(seconds: list[float]) -> Sample:
 def _breakdown(breakdown: Breakdown) -> Row:
     """Returns the mean time of each phase. The sum of the phases is the mean wall time of the steps."""
     totals = [sum(step) for step in zip(*breakdown.phases_s.values(), strict=True)]
-    row: Row = {f"breakdown_{phase}_ms": 1000 * fmean(seconds) for phase, seconds in breakdown.phases_s.items()}
+    row: Row = {
+        f"breakdown_{phase}_ms": 1000 * fmean(seconds) for phase, seconds in breakdown.phases_s.items()
+    }
     median = order_statistics.median
     return row | {"breakdown_disturbance": median(totals) / median(breakdown.undisturbed_s) - 1}
 
@@ -387,14 +395,17 @@ def _facts(measured: Measurement) -> Row:
         # A window has no loss here: the loss of its last batch depends on the number of steps, and shows no learning.
         "loss": measured.epochs[-1].loss if measured.epochs else None,
         "train_accuracy": measured.epochs[-1].accuracy if measured.epochs else None,
-        "busiest_operators": ", ".join(f"{part.name} x{part.num_calls} {100 * part.share:.0f} %" for part in busiest)
+        "busiest_operators": ", ".join(
+            f"{part.name} x{part.num_calls} {100 * part.share:.0f} %" for part in busiest
+        )
         or None,
         "test_loss": evaluation.loss if evaluation else None,
         "evaluation_s": order_statistics.median(evaluations_s) if evaluations_s else None,
     }
     if answers is not None:
         num = answers.num_samples
-        num_lost = answers.num_fp32_right - (answers.num_right - answers.num_won)  # right only in the reference
+        # Images that only the reference got right.
+        num_lost = answers.num_fp32_right - (answers.num_right - answers.num_won)
         change = (answers.num_right - answers.num_fp32_right) / num
         row |= {"accuracy": answers.num_right / num, "fp32_accuracy": answers.num_fp32_right / num}
         row |= with_bounds("accuracy_change", change, share_difference(num, answers.num_won, num_lost))
@@ -415,7 +426,9 @@ def of_training(record: Record, training: TargetTraining) -> Row:
         joules = joules_within(record, [(began_boot_s, began_boot_s + hit.ended_s)])
     return row | {
         "target_s": hit.ended_s,
-        "target_low_s": earliest_hit_s(training) if record.cell.target.definition == Definition.passage else None,
+        "target_low_s": earliest_hit_s(training)
+        if record.cell.target.definition == Definition.passage
+        else None,
         "target_train_s": sum(part.seconds for part in before if part.span == Span.train),
         "target_epochs": hit.epochs,
         "target_samples": hit.num_samples,

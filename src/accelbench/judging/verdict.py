@@ -91,7 +91,9 @@ def _others_ran(cell: Cell, measurement: Measurement) -> Iterator[str]:
         yield f"asked for allocator {allocator}, but {measurement.allocator or 'an unknown one'} ran"
     # Unless a function of the user counts samples, no step has more samples than the batch.
     most = cell.batch_size * (cell.keras.steps_per_execution if cell.keras else 1)
-    if cell.model.samples is None and any(block.num_samples > most * block.num_steps for block in measurement.blocks):
+    if cell.model.samples is None and any(
+        block.num_samples > most * block.num_steps for block in measurement.blocks
+    ):
         yield f"more than {most} samples were counted in a step"
 
 
@@ -147,7 +149,9 @@ def disturbance(cell: Cell, measurement: Measurement, system: SystemSeries | Non
     return load_beside(system, measurement.steady_boot_s, threads)
 
 
-def load_beside(system: SystemSeries | None, boot_s: Interval | None = ALWAYS, threads: int = 0) -> str | None:
+def load_beside(
+    system: SystemSeries | None, boot_s: Interval | None = ALWAYS, threads: int = 0
+) -> str | None:
     """Describes the load of programs that took cores from the sampled processes.
 
     Returns None if no such load was observed.

@@ -26,7 +26,8 @@ from accelbench.stats import order_statistics
 # Percent of one core. If other processes use more, a cell gets a doubt. The sampler and the kernel's threads use far
 # less.
 MAX_OTHERS_PERCENT = 10.0
-MAX_MORE_CORES = 0.5  # cores beyond the threads of a cell: on a busy machine, a library's helper threads wait at times
+# Cores beyond the threads of a cell: on a busy machine, a library's helper threads wait at times.
+MAX_MORE_CORES = 0.5
 # Relative half-width of the throughput's interval. A cell above it is noisy.
 MAX_HALF_WIDTH = 0.05
 MAX_CHANGE = 0.05  # the largest change as a share of the speed
@@ -120,9 +121,12 @@ def _about_rates(measured: Measurement, row: Row) -> Iterator[Remark]:
     if width is not None and width > MAX_HALF_WIDTH:
         yield Kind.note, f"noisy: ±{100 * width:.0f} %"
     rates = measured.steady_rates
-    together = sum(block.num_samples for block in measured.blocks) / sum(block.seconds for block in measured.blocks)
+    together = sum(block.num_samples for block in measured.blocks) / sum(
+        block.seconds for block in measured.blocks
+    )
     is_inside = width is not None and row["samples_per_s_low"] <= together <= row["samples_per_s_high"]
-    is_noise = is_inside and not order_statistics.ends_apart(rates)  # a change of speed also widens the interval
+    # A change of speed also widens the interval.
+    is_noise = is_inside and not order_statistics.ends_apart(rates)
     difference = together / median(rates) - 1
     if abs(difference) > MAX_CHANGE and not is_noise:
         differs = f"differs by {100 * difference:+.0f} % from the speed of the median block"
@@ -159,13 +163,22 @@ def _about_target(cell: Cell, training: TargetTraining) -> Iterator[Remark]:
     last = training.evaluations[-1]
     values = [evaluation.value for evaluation in training.evaluations if evaluation.value is not None]
     if last.value is None:
-        yield Kind.note, f"the loss or the metric was not finite after {last.epochs:.3g} epochs, so the training ended"
+        yield (
+            Kind.note,
+            f"the loss or the metric was not finite after {last.epochs:.3g} epochs, so the training ended",
+        )
     elif training.hit is None:
         best = significant(min(values) if target.is_lower else max(values))
         num = counted(len(values), "evaluation")
-        yield Kind.note, f"{target.text} was not reached in {last.epochs:.3g} epochs: the best of {num} was {best}"
+        yield (
+            Kind.note,
+            f"{target.text} was not reached in {last.epochs:.3g} epochs: the best of {num} was {best}",
+        )
     if training.stayed is False:
-        yield Kind.note, f"the target was reached, but the next evaluation missed it, with {significant(last.value)}"
+        yield (
+            Kind.note,
+            f"the target was reached, but the next evaluation missed it, with {significant(last.value)}",
+        )
     if training.hit is not None and target.definition == Definition.passage:
         share = 1 - earliest_hit_s(training) / training.evaluations[training.hit].ended_s
         if share > MAX_TARGET_INTERVAL:

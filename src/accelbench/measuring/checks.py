@@ -87,11 +87,16 @@ MAX_NUMBERS = 1 << 22  # numbers of a tensor that are compared
 MAX_DRIFT = 1e-6  # largest difference of two outputs for the same batch, in fp32, if a network keeps no state
 
 # Parts of messages.
-OUTPUT, WEIGHTS = "its output was", "its weights were"  # beginnings of a sentence that ends with "not checked"
+# Beginnings of a sentence that ends with "not checked".
+OUTPUT, WEIGHTS = "its output was", "its weights were"
 NO_TENSOR = "accelbench found no tensor with numbers in the output"
-UNSTEADY = "two runs on the same batch differ: the network draws random numbers, reads a clock, or keeps a state"
+UNSTEADY = (
+    "two runs on the same batch differ: the network draws random numbers, reads a clock, or keeps a state"
+)
 NOT_IN_TIME = "a newly built network on the CPU takes too long for timeout_s"
-NOT_UNSEEN = "no new batch could be made for the check, so accelbench can't detect stored results of earlier batches"
+NOT_UNSEEN = (
+    "no new batch could be made for the check, so accelbench can't detect stored results of earlier batches"
+)
 WRONG = "the output for a new batch differs by {} from the output of a newly built network in fp32 on the CPU"
 CONSTANT = "the output is the same for different inputs: if that is intended, set model.constant=true"
 
@@ -199,7 +204,8 @@ class ObservedOutput:
     state: Any = None  # the state of the network before this step, for a newly built network
     # `state` without numbers and flags in attributes. Used if the new network fails or has another output with them.
     plain_state: Any = None
-    rows: tuple[Any, Output] | None = None  # some rows of the batch, and of the output; None if rows can't be taken
+    # Some rows of the batch, and of the output; None if rows can't be taken.
+    rows: tuple[Any, Output] | None = None
     fed: Any = None  # a batch that was fed; None if unknown
     output_of_fed: Output = ()  # the output of the last timed step
 
@@ -247,7 +253,9 @@ def compare(
     return findings
 
 
-def _rows_agree(measured: ObservedOutput, new_network: Builder, precision: Precision, findings: Findings) -> bool:
+def _rows_agree(
+    measured: ObservedOutput, new_network: Builder, precision: Precision, findings: Findings
+) -> bool:
     """Returns True if the first and last row prove that the output is right. This saves a run of the whole batch."""
     if measured.rows is None or not measured.is_unseen:
         return False
@@ -261,7 +269,9 @@ def _rows_agree(measured: ObservedOutput, new_network: Builder, precision: Preci
     return False
 
 
-def _compare(measured: ObservedOutput, new_network: Builder, precision: Precision, findings: Findings) -> None:
+def _compare(
+    measured: ObservedOutput, new_network: Builder, precision: Precision, findings: Findings
+) -> None:
     """Compares the whole output with the output of a new network, and adds the result to `findings`."""
     output = measured.output
     if not any(array.size for array in output):
@@ -281,7 +291,9 @@ def _compare(measured: ObservedOutput, new_network: Builder, precision: Precisio
         findings.not_compared("their structures differ")
         return
     is_finite = math.isfinite(findings.error)
-    text = f"{100 * findings.error:.1f} %" if is_finite else "values that are finite in only one of the outputs"
+    text = (
+        f"{100 * findings.error:.1f} %" if is_finite else "values that are finite in only one of the outputs"
+    )
     rounded = _rounded(measured, new_network, precision)
     factor = MAX_ROUNDING_FP32 if precision in PRECISE else MAX_ROUNDING
     if rounded is not None and findings.error > factor * error_of(rounded, reference):
@@ -319,7 +331,9 @@ def _is_same(one: Output, other: Output) -> bool:
     """Returns True if two outputs are equal. Whole numbers, such as predicted classes, may be equal by chance."""
     has_floats = any(array.dtype.kind == "f" and array.size for array in one)
     pairs = zip(one, other, strict=False)
-    return has_floats and shapes_of(one) == shapes_of(other) and all(difference(*pair) == 0.0 for pair in pairs)
+    return (
+        has_floats and shapes_of(one) == shapes_of(other) and all(difference(*pair) == 0.0 for pair in pairs)
+    )
 
 
 @dataclass
@@ -328,7 +342,8 @@ class Products:
 
     # format, by its name in NumPy -> operations of products whose first factor is in this format
     flops: dict[str, int] = field(default_factory=dict)
-    devices: dict[str, int] = field(default_factory=dict)  # library's name of a device -> operations on this device
+    # Library's name of a device -> operations on this device.
+    devices: dict[str, int] = field(default_factory=dict)
     uncounted: set[str] = field(default_factory=set)  # operators that may be products, of an unknown size
     of: str = "matrix products"  # which products are counted, for messages: some engines count only a part
 
@@ -382,7 +397,8 @@ class Training:
     vanished: bool = False  # whether there are gradients, and all of them are 0
     sizes: Mapping[str, int] = field(default_factory=dict)  # name of a tensor -> how many numbers it has
     evaluating: Sequence[str] = ()  # layers in evaluation mode that have trainable weights or dropout
-    is_coarse: bool = False  # whether weights have 16 bits, so that rounding may swallow the optimiser's steps
+    # Whether weights have 16 bits, so that rounding may swallow the optimiser's steps.
+    is_coarse: bool = False
 
     @property
     def changed(self) -> list[str]:
@@ -441,7 +457,8 @@ class Observations:
         """
         start = time.perf_counter()
         try:
-            with allocators.thresholds_kept():  # the blocks that the check frees would make later steps faster
+            # The blocks that the check frees would make later steps faster.
+            with allocators.thresholds_kept():
                 yield
         except Exception as error:
             self.unchecked[what] = beginning(one_line(message_of(error)), MAX_WHY)

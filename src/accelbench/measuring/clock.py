@@ -75,20 +75,25 @@ class Step(Protocol):
     """
 
     def fetch(self) -> Any: ...  # returns the next batch, in host memory
-    def copy_in(self, batch: Any) -> Any: ...  # copies a batch to the device; may return before the copy is finished
+    # Copies a batch to the device; may return before the copy is finished.
+    def copy_in(self, batch: Any) -> Any: ...
     def compute(self, batch: Any) -> Any: ...  # launches the computation; may return before it is finished
-    def copy_out(self, result: Any) -> None: ...  # copies the result to the host; returns when the copy is finished
+    # Copies the result to the host; returns when the copy is finished.
+    def copy_out(self, result: Any) -> None: ...
     def num_samples(self, batch: Any) -> int: ...  # samples of the whole batch, over all processes
 
 
 class Stamps(Protocol):
     """Takes an engine's time stamps between the phases of a step. Slows the step as little as the device allows."""
 
-    fused: bool  # whether the device records a step and runs it as a whole, so that its phases can't be separated
+    # Whether the device records a step and runs it as a whole, so that its phases can't be separated.
+    fused: bool
 
     def wait(self) -> None: ...  # returns when the device has finished everything that was launched
-    def stamp(self) -> Any: ...  # returns a stamp; the device reaches it after everything that was launched before
-    def between(self, start: Any, end: Any) -> float: ...  # seconds between two stamps that the device has reached
+    # Returns a stamp; the device reaches it after everything that was launched before.
+    def stamp(self) -> Any: ...
+    # Seconds between two stamps that the device has reached.
+    def between(self, start: Any, end: Any) -> float: ...
 
 
 class Ask(NamedTuple):
@@ -204,8 +209,10 @@ class Timing(Times):
 class Limits(NamedTuple):
     """The times on the runner's clock at which parts of a cell must end (`budget_s`, `timeout_s`)."""
 
-    budget_s: float = math.inf  # end of the cell's budget; the fewest steps that are published are measured anyway
-    timeout_s: float = math.inf  # a strict end of measuring: soon after it, the cell's process would be killed
+    # End of the cell's budget; the fewest steps that are published are measured anyway.
+    budget_s: float = math.inf
+    # A strict end of measuring: soon after it, the cell's process would be killed.
+    timeout_s: float = math.inf
     checked_s: float = math.inf  # end of the checks after the measurement
 
     @classmethod
@@ -234,7 +241,8 @@ class Runner:
     begin_steady: Callable[[], None] = lambda: None  # called when the warm-up is over
     timing: Timing = field(default_factory=Timing)
     limits: Limits = Limits()
-    queues: bool = True  # whether a step may return before it is finished, so that a wait after a step idles the device
+    # Whether a step may return before it is finished, so that a wait after a step idles the device.
+    queues: bool = True
     has_least: bool = False  # whether to measure the fewest blocks that are published even if they take long
     measured_s: float = 0.0
     # Fastest step of the warm-up, without the first step and steps that compiled; 0 if there was no other step.
@@ -344,7 +352,9 @@ class Runner:
         step.copy_out(result)
         end = now()
         num_samples = self._num_samples(batch, 1)
-        return Ran(end - start, num_samples, launched - copied, fetched - start, copied - fetched, end - computed)
+        return Ran(
+            end - start, num_samples, launched - copied, fetched - start, copied - fetched, end - computed
+        )
 
     def _run_phases(self, stamps: Stamps) -> Ran:
         step = self.step
@@ -486,7 +496,8 @@ def _warm_up(runner: Runner, window: Window) -> Clock[float]:
             elapsed = 0.0
         elif len(steps) - began >= next_check and elapsed >= window.warmup_s:
             timing.settled = _has_settled(steps[began:], elapsed, window)
-            next_check = math.ceil(1.1 * (len(steps) - began))  # rarer over time, because each check sorts all steps
+            # Rarer over time, because each check sorts all steps.
+            next_check = math.ceil(1.1 * (len(steps) - began))
         if timing.settled is None and _takes_too_long(runner, steps):
             timing.settled = False
     _note_warmup(timing, steps)
@@ -568,7 +579,11 @@ def _why_stop(runner: Runner, window: Window) -> Stop | None:
     # The width of an interval is proportional to 1 / sqrt(number of samples).
     num_needed = len(blocks) * (width / window.width) ** 2
     num_possible = len(blocks) * STRETCH * window.measure_s / elapsed
-    return Stop.noisy if num_needed > OUT_OF_REACH * num_possible and order_statistics.noise_is_stable(blocks) else None
+    return (
+        Stop.noisy
+        if num_needed > OUT_OF_REACH * num_possible and order_statistics.noise_is_stable(blocks)
+        else None
+    )
 
 
 def _run_steps(runner: Runner, window: Window) -> Clock[None]:

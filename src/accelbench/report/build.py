@@ -50,7 +50,8 @@ SCRIPTS = ("state.js", "charts.js", "card.js", "pair.js", "table.js", "viewer.js
 def html(page: Page, folder: Path) -> str:
     """Makes one HTML file that embeds the pictures. The pictures are already saved in `folder`."""
     pictures = {
-        picture.path: "data:image/png;base64," + base64.b64encode((folder / picture.path).read_bytes()).decode()
+        picture.path: "data:image/png;base64,"
+        + base64.b64encode((folder / picture.path).read_bytes()).decode()
         for picture in page.pictures
     }
     first, scripts = (
@@ -131,7 +132,8 @@ def build(
 def _write(page: Page, sweeps: Sequence[Sweep], folder: Path) -> None:
     (folder / "plots").mkdir()
     for picture in page.pictures:
-        (folder / picture.path).parent.mkdir(exist_ok=True, parents=True)  # a sweep may lie in a folder of a folder
+        # A sweep may lie in a folder of a folder.
+        (folder / picture.path).parent.mkdir(exist_ok=True, parents=True)
         picture.figure.savefig(folder / picture.path, dpi=DPI)
     (folder / "index.html").write_text(html(page, folder), encoding="utf-8")
     answers = "".join(f"{line}\n" for line in headline.summary(page.jobs, cells_in(sweeps), HEADLINE_WIDTH))

@@ -26,7 +26,14 @@ from accelbench.schema.serialize import grouped
 MAX_TILES = 4
 LABELS_SHOWN = 2
 # Outcomes, in the order in which they are shown.
-ORDER = [*(word for word in Status if word in UNEXPECTED), DISTURBED, OLDER, UNREADABLE, NOT_RUN, Status.skipped]
+ORDER = [
+    *(word for word in Status if word in UNEXPECTED),
+    DISTURBED,
+    OLDER,
+    UNREADABLE,
+    NOT_RUN,
+    Status.skipped,
+]
 REASON_COLUMNS: list[Column[list[MeasuredCell]]] = [  # a row is about cells with one outcome and reason
     Column("status", lambda same: same[0].outcome),
     Column("cells", len, count),

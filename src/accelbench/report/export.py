@@ -86,7 +86,9 @@ def published(sweeps: Iterable[Sweep]) -> list[Published]:
             if not setting.refused and not setting.missing and setting.num_arrived == len(setting.runs):
                 low, high = setting.interval or (None, None)
                 name = names[id(setting.cell)]
-                found.append(Published(name, TO_TARGET, setting.median_s, low, high, setting.times, setting.cell))
+                found.append(
+                    Published(name, TO_TARGET, setting.median_s, low, high, setting.times, setting.cell)
+                )
     return found
 
 
@@ -121,7 +123,9 @@ def github(numbers: Sequence[Published]) -> str:
         entry = {"name": number.benchmark, "unit": number.metric.unit, "value": number.value}
         if number.low is not None and number.high is not None:
             entry["range"] = f"{significant(number.low)} to {significant(number.high)}"
-        found.append(entry | {"extra": "; ".join([counted(len(number.raw), "process"), *warnings_of(number.cell.row)])})
+        found.append(
+            entry | {"extra": "; ".join([counted(len(number.raw), "process"), *warnings_of(number.cell.row)])}
+        )
     return _json(found)
 
 
@@ -151,7 +155,12 @@ def pytorch(numbers: Sequence[Published]) -> str:
                 "metric": {
                     "name": metric.name,
                     "benchmark_values": number.raw,
-                    "extra_info": {"unit": metric.unit, "value": number.value, "low": number.low, "high": number.high},
+                    "extra_info": {
+                        "unit": metric.unit,
+                        "value": number.value,
+                        "low": number.low,
+                        "high": number.high,
+                    },
                 },
             }
         )
@@ -197,7 +206,9 @@ def csv_text(rows: Iterable[Row]) -> str:
         if not number:
             writer.writerow(row)
         values = row.values()
-        writer.writerow([f"'{each}" if isinstance(each, str) and each.startswith(FORMULA) else each for each in values])
+        writer.writerow(
+            [f"'{each}" if isinstance(each, str) and each.startswith(FORMULA) else each for each in values]
+        )
     return file.getvalue()
 
 

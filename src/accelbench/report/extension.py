@@ -37,7 +37,8 @@ class Addition:
 
     sentence: str = ""  # compares the measurements with the published numbers
     main: Table | None = None  # table with published numbers beside ours
-    caveats: list[str] = field(default_factory=list)  # remarks on the published numbers, and on the comparison
+    # Remarks on the published numbers, and on the comparison.
+    caveats: list[str] = field(default_factory=list)
     tables: list[Table] = field(default_factory=list)
     pictures: list[tuple[str, str, Figure]] = field(default_factory=list)  # file name, description, figure
 

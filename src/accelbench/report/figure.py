@@ -27,7 +27,8 @@ STYLE = Path(__file__).parent / "templates" / "figure.mplstyle"
 FORMATS = {"svg": "Date", "pdf": "CreationDate", "png": "Software"}
 LEAST_WIDTH, SMALL, MOST_WIDTH = 3.0, 5.0, 20.0  # inches
 SMALL_STYLE = {"font.size": 6.5, "lines.markersize": 5}
-AXIS, ROW, CURVES, LEGEND = 0.45, 0.25, 2.6, 0.4  # height in inches of an axis, a row, a chart of curves, the legend
+# Height in inches of an axis, a row, a chart of curves, the legend.
+AXIS, ROW, CURVES, LEGEND = 0.45, 0.25, 2.6, 0.4
 LETTER = 0.0078  # width in inches of a letter, for each point of the text's size
 MAX_ROWS = 24
 INK, FAINT, GAIN = "#1d2329", "#6b7680", "#e8f3ed"
@@ -102,7 +103,9 @@ def of_question(sections: Sequence[QuestionSection], width: float) -> Figure:
     panels = figure.subplots(len(heights), squeeze=False, height_ratios=heights)[:, 0]
     for section, axes in zip(sections, panels, strict=True):
         num = len(section.lines)
-        axes.set_xlabel(section.unit + (f"; {MAX_ROWS} of {num}" if num > MAX_ROWS and not has_curves else ""))
+        axes.set_xlabel(
+            section.unit + (f"; {MAX_ROWS} of {num}" if num > MAX_ROWS and not has_curves else "")
+        )
         if len(sections) > 1:
             axes.set_title(section.title)
         draw(axes, section)
@@ -111,7 +114,8 @@ def of_question(sections: Sequence[QuestionSection], width: float) -> Figure:
 
 def _looks_of(names: Iterable[str]) -> Looks:
     return {
-        name: (f"C{number % 9}", MARKERS[number % len(MARKERS)]) for number, name in enumerate(dict.fromkeys(names))
+        name: (f"C{number % 9}", MARKERS[number % len(MARKERS)])
+        for number, name in enumerate(dict.fromkeys(names))
     }
 
 
@@ -124,7 +128,13 @@ def _draw_names(axes: Axes, rows: Sequence[Row]) -> None:
     axes.set_yticks(range(len(rows)), [shortened(row.name, third) for row in rows])
     beside: Any = {"transform": axes.get_yaxis_transform(), "va": "center_baseline"}
     for place, row in enumerate(rows):
-        axes.text(1.02, place, shortened(row.text, third), color=INK if row.gain or not row.gaps else FAINT, **beside)
+        axes.text(
+            1.02,
+            place,
+            shortened(row.text, third),
+            color=INK if row.gain or not row.gaps else FAINT,
+            **beside,
+        )
 
 
 def _draw_ratios(axes: Axes, rows: Sequence[Row]) -> None:
@@ -143,7 +153,9 @@ def _draw_ratios(axes: Axes, rows: Sequence[Row]) -> None:
     looks = _looks_of(map(kind_of, gaps))
     for place, row in enumerate(rows):
         if row.gain:
-            axes.plot([1, row.gain.ratio], [place, place], color=looks[kind_of(row.gain)][0], linewidth=3, alpha=0.3)
+            axes.plot(
+                [1, row.gain.ratio], [place, place], color=looks[kind_of(row.gain)][0], linewidth=3, alpha=0.3
+            )
         for gap, note in zip(row.gaps, row.notes, strict=True):
             _draw_mark(axes, gap, place, note, looks)
     _label(axes, gaps, looks)
@@ -156,7 +168,9 @@ def _draw_mark(axes: Axes, gap: Gap, place: float, note: str, looks: Looks) -> N
     if gap.bounds:
         axes.plot(gap.bounds, [place, place], color=colour, linestyle=line)
         axes.plot(gap.bounds, [place, place], "|", color=colour, markersize=4)
-    axes.plot(gap.ratio, place, marker, color=colour, markerfacecolor=colour if is_filled else "white", zorder=3)
+    axes.plot(
+        gap.ratio, place, marker, color=colour, markerfacecolor=colour if is_filled else "white", zorder=3
+    )
     look: Any = {"textcoords": "offset points", "ha": "center", "fontsize": "x-small", "color": colour}
     doubt = "!" if gap.is_doubtful else ""
     axes.annotate(f"{note}{sign}{doubt}", (gap.ratio, place), xytext=(0, 4), **look)
@@ -169,7 +183,10 @@ def _label(axes: Axes, gaps: Sequence[Gap], looks: Looks) -> None:
     words = {gap.word for gap in gaps}
     for word, (is_filled, line, sign) in SURENESS.items():
         if word in words:
-            look: Any = {"markerfacecolor": FAINT if is_filled else "white", "linestyle": line if sign else "none"}
+            look: Any = {
+                "markerfacecolor": FAINT if is_filled else "white",
+                "linestyle": line if sign else "none",
+            }
             axes.plot([], [], marker="o", color=FAINT, label=f"{sign} {word}".strip(), **look)
     if bounded := [gap for gap in gaps if gap.bounds]:
         is_exact = all(gap.is_interleaved for gap in bounded)

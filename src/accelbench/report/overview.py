@@ -56,7 +56,9 @@ def picture_of(jobs: Sequence[Job], folder: str) -> dict[str, Any]:
     compared = [job for job in jobs if job.gains]
     rows = []
     for job in compared[:MAX_JOBS]:
-        gains = [_mark(job, gain) | {"note": note} for gain, note in zip(job.gains, notes_of(job), strict=True)]
+        gains = [
+            _mark(job, gain) | {"note": note} for gain, note in zip(job.gains, notes_of(job), strict=True)
+        ]
         model = model_text(job.fastest)
         rows.append({"name": job.name, "model": model, "data": job.data, "gains": gains})
     return {
@@ -157,7 +159,11 @@ def every_cell(sweeps: Sequence[Sweep], jobs: Sequence[Job]) -> dict[str, Any]:
     rows = []
     for row, cell in zip(csv_rows, cells_in(sweeps), strict=True):
         rows.append(row | _beside_csv(cell) | _place_in(job_of.get(cell.measured_key), cell))
-    columns = [each for each in COLUMNS["main"] + COLUMNS["more"] if any(row[each["name"]] is not None for row in rows)]
+    columns = [
+        each
+        for each in COLUMNS["main"] + COLUMNS["more"]
+        if any(row[each["name"]] is not None for row in rows)
+    ]
     metrics = []
     for column in columns:
         if "better" in column:

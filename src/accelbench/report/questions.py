@@ -117,7 +117,9 @@ def _requests(cells: Sequence[MeasuredCell]) -> Iterator[QuestionSection]:
             sentence=f"{settings[0].sentence}.",
             kind="requests",
             lines=lines,
-            table=tabulate_known("Each setting, near its highest rate", CAPACITY_COLUMNS, settings, [CAPACITY_NOTE]),
+            table=tabulate_known(
+                "Each setting, near its highest rate", CAPACITY_COLUMNS, settings, [CAPACITY_NOTE]
+            ),
         )
 
 
@@ -128,7 +130,9 @@ def _arrivals(cells: Sequence[MeasuredCell]) -> Iterator[QuestionSection]:
         lines = []
         for setting in answer.settings:
             name = name_on_page(setting.cell)
-            lines += [Line(name, setting.name, str(run.process.cell.seed), probe=_ends(run)) for run in setting.runs]
+            lines += [
+                Line(name, setting.name, str(run.process.cell.seed), probe=_ends(run)) for run in setting.runs
+            ]
         yield QuestionSection(
             name="target",
             title="How long to the target?" + (f" {answer.what}" if len(answers) > 1 else ""),
@@ -181,7 +185,9 @@ def _summaries(found: Sequence[Pair], axis: Axis) -> Iterator[str]:
     If the setting is the batch size, the smallest batch of a job is compared only with the largest.
     """
     has_devices = len({gain.cell.cell.device for gain in found}) > 1 and axis is not DEVICE
-    largest = {gain.base.measured_key: gain for gain in sorted(found, key=lambda gain: gain.cell.cell.batch_size)}
+    largest = {
+        gain.base.measured_key: gain for gain in sorted(found, key=lambda gain: gain.cell.cell.batch_size)
+    }
 
     def value_of(gain: Pair) -> str:
         on = f" on the {gain.cell.cell.device}" if has_devices else ""

@@ -37,13 +37,15 @@ class Sweep:
     title: str
     study: str | None = None  # the published study that the suite repeats, such as `001`
     profile: str | None = None  # the profile of params.yaml that the plan used
-    cells: list[MeasuredCell] = field(default_factory=list)  # in the plan's order, each with its published speed
+    # In the plan's order, each with its published speed.
+    cells: list[MeasuredCell] = field(default_factory=list)
     # The planned processes in the plan's order, and processes that confirm an answer about one of these cells.
     processes: list[Process] = field(default_factory=list)
     answers: list[str] = field(default_factory=list)  # of the search that measured the cells
     # Sentences about unreadable records, records that the plan does not name, and a missing plan.
     notes: list[str] = field(default_factory=list)
-    unread: list[str] = field(default_factory=list)  # a line for each record, or whole folder, that can't be read
+    # A line for each record, or whole folder, that can't be read.
+    unread: list[str] = field(default_factory=list)
 
     @property
     def planned(self) -> list[Process]:
@@ -73,7 +75,9 @@ def read_all(
     """
     folders = plan_file.sweep_folders(results)
     if not folders:
-        raise UserError(f"{results}: no sweep there (no {PLAN}, no records); run one first, or name another folder")
+        raise UserError(
+            f"{results}: no sweep there (no {PLAN}, no records); run one first, or name another folder"
+        )
     above = results.absolute().parent
     if above.name == RESULTS and not alone:
         name = clean(results.name)
@@ -225,4 +229,6 @@ def _add_cells(sweeps: Sequence[Sweep]) -> None:
     for sweep in sweeps:
         sweep.cells.extend(by_folder.get(sweep.folder, []))
         if num := sum(cell.is_older for cell in sweep.cells):
-            sweep.notes.append(f"Older: {counted(num, 'cell')} of {sweep.folder}, {WHY_OLDER}: no answer uses them")
+            sweep.notes.append(
+                f"Older: {counted(num, 'cell')} of {sweep.folder}, {WHY_OLDER}: no answer uses them"
+            )

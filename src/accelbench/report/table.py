@@ -95,12 +95,15 @@ class Table:
     rows: list[list[Entry]]
     notes: list[str] = field(default_factory=list)
     dots: list[list[Dot]] = field(default_factory=list)
-    axis: list[tuple[float, str]] = field(default_factory=list)  # its labels at their places; the first has a line
+    # Its labels at their places; the first has a line.
+    axis: list[tuple[float, str]] = field(default_factory=list)
 
     @cached_property
     def numeric(self) -> list[bool]:
         """For each column, whether its values are numbers."""
-        return [any(isinstance(row[i].key, int | float) for row in self.rows) for i in range(len(self.headings))]
+        return [
+            any(isinstance(row[i].key, int | float) for row in self.rows) for i in range(len(self.headings))
+        ]
 
 
 def tabulate(
@@ -134,12 +137,17 @@ def rendered(table: Table, width: int) -> RichTable:
     columns = [*zip(table.headings, *([entry.text for entry in row] for row in table.rows), strict=True)]
     widths = [max(map(len, texts)) for texts in columns]
     words = [[word for text in texts for word in text.split()] for texts in columns]
-    rooms = [most - min(WORD_WIDTH, max(map(len, each), default=0)) for most, each in zip(widths, words, strict=True)]
+    rooms = [
+        most - min(WORD_WIDTH, max(map(len, each), default=0))
+        for most, each in zip(widths, words, strict=True)
+    ]
     while sum(widths) + 2 * len(widths) > width and max(rooms) > 0:
         roomiest = rooms.index(max(rooms))
         widths[roomiest] -= 1
         rooms[roomiest] -= 1
-    made = RichTable(title=table.title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
+    made = RichTable(
+        title=table.title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0)
+    )
     for heading, numeric, taken in zip(table.headings, table.numeric, widths, strict=True):
         made.add_column(heading, justify="right" if numeric else "left", overflow="fold", max_width=taken)
     for row in table.rows:

@@ -9,7 +9,16 @@ from typing import Any
 
 from accelbench.project import CEILINGS
 from accelbench.schema.cell import Precision
-from accelbench.schema.serialize import AtLeastOne, Rate, Seconds, digest, load, load_if_fits, read_json, write_json
+from accelbench.schema.serialize import (
+    AtLeastOne,
+    Rate,
+    Seconds,
+    digest,
+    load,
+    load_if_fits,
+    read_json,
+    write_json,
+)
 
 # Mixed precision -> the 16-bit format that it computes in.
 MIXED = {Precision.fp16_mixed: Precision.fp16, Precision.bf16_mixed: Precision.bf16}
@@ -35,7 +44,8 @@ class Ceilings:
     # true precision -> operations per second. The operations of a convolution are those of its definition, whichever
     # algorithm computes it.
     flops_per_s: Mapping[str, Rate]
-    memory_bytes_per_s: Rate  # bytes that the program reads and writes; a cache's additional reads do not count
+    # Bytes that the program reads and writes; a cache's additional reads do not count.
+    memory_bytes_per_s: Rate
     launch_s: Seconds  # mean seconds of a tiny operator in a chain of such operators
     # true precisions that were tried, also those that the device lacks
     probed: list[str] = field(default_factory=list)
@@ -54,7 +64,9 @@ class Ceilings:
         `launch_s` stays the same, because all devices launch operators at the same time.
         """
         flops_per_s = {word: num * rate for word, rate in self.flops_per_s.items()}
-        return dataclasses.replace(self, flops_per_s=flops_per_s, memory_bytes_per_s=num * self.memory_bytes_per_s)
+        return dataclasses.replace(
+            self, flops_per_s=flops_per_s, memory_bytes_per_s=num * self.memory_bytes_per_s
+        )
 
     def joined(self, other: "Ceilings") -> "Ceilings":
         """Combines two probes of one device. Takes the better value of both, because other load only slows a probe.
@@ -76,7 +88,8 @@ class Ceilings:
 def ceilings_in(environment: Mapping[str, Any]) -> Ceilings | None:
     """Returns the ceilings in a record's environment. Returns None if there are none, or if their fields do not fit."""
     values = environment.get("ceilings")
-    if values and values.get("disturbed"):  # in records of earlier releases: other programs disturbed the probe
+    # In records of earlier releases: other programs disturbed the probe.
+    if values and values.get("disturbed"):
         return None
     return load_if_fits(Ceilings, values)
 

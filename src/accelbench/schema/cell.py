@@ -124,7 +124,8 @@ Stop = StrEnum("Stop", ["precise", "noisy", "limit", "fixed", "budget", "timeout
 # then run it as a whole: their steps have `trace` (recording) and `execute` (launching and running) instead of
 # `forward`, `backward` and `optimizer`.
 Phase = StrEnum(
-    "Phase", ["data_wait", "copy_in", "forward", "backward", "optimizer", "trace", "execute", "copy_out", "framework"]
+    "Phase",
+    ["data_wait", "copy_in", "forward", "backward", "optimizer", "trace", "execute", "copy_out", "framework"],
 )
 
 Provenance = StrEnum("Provenance", ["measured", "estimated"])
@@ -202,21 +203,29 @@ class ModelSpec:
     library: Library = setting(Library.accelbench, "library of the network; model=... sets it", column=True)
     # the name in its library, or the dotted path of the user's class; None if it equals `name`
     network: str | None = setting(
-        None, "name of the network in its library, such as mlp for model.name=mlp_cifar10. Default: model.name"
+        None,
+        "name of the network in its library, such as mlp for model.name=mlp_cifar10. Default: model.name",
     )
     factory: bool = setting(False, "whether model.target may be a function without a return annotation")
     weights: str = setting(
-        Weights.none.value, "none (random weights), pretrained, or the path of a .safetensors file", column=True
+        Weights.none.value,
+        "none (random weights), pretrained, or the path of a .safetensors file",
+        column=True,
     )
     # arguments of the network's constructor, such as dropout; for `transformers`, arguments of the configuration
     args: dict[str, Any] = setting(
         factory=dict, help="arguments of the network; with -m, model.args.width=64,128 measures both"
     )
-    task: Task | None = setting(None, "model=transformers: task of the network, which decides its head and loss")
+    task: Task | None = setting(
+        None, "model=transformers: task of the network, which decides its head and loss"
+    )
     # for `custom`, a function of the number of samples and `batch_args`; None for images
-    batch: str | None = setting(None, "your own function that makes a batch: make_batch(batch_size, **batch_args)")
+    batch: str | None = setting(
+        None, "your own function that makes a batch: make_batch(batch_size, **batch_args)"
+    )
     collate: str | None = setting(
-        None, "your own function that joins batches of one sample (requests) to one batch: collate([batch, ...])"
+        None,
+        "your own function that joins batches of one sample (requests) to one batch: collate([batch, ...])",
     )
     # for `transformers`, arguments of accelbench's own function that makes batches
     batch_args: dict[str, Any] = setting(
@@ -224,8 +233,11 @@ class ModelSpec:
     )
     # if empty, the network gets the keys that its `forward` takes
     inputs: tuple[str, ...] = setting((), "keys of the batch whose values are the network's arguments")
-    loss: str | None = setting(None, "your own loss function: loss(output, batch)")  # None: the loss of the task
-    metric: str | None = setting(None, "protocol=target: your own function metric(output, batch) -> mean of the batch")
+    # None: the loss of the task.
+    loss: str | None = setting(None, "your own loss function: loss(output, batch)")
+    metric: str | None = setting(
+        None, "protocol=target: your own function metric(output, batch) -> mean of the batch"
+    )
     # If `samples` is None, the first dimension of the batch's first tensor counts. If `tokens` is None, there are none.
     samples: str | None = setting(None, "your own function that counts the samples of a batch")
     tokens: str | None = setting(None, "your own function that counts the tokens of a batch")
@@ -263,7 +275,9 @@ class ModelSpec:
     @property
     def own_code(self) -> dict[str, str]:
         """Maps a setting to the dotted path of the user's code that it names: `model.loss` to `nets.my_loss`."""
-        paths = {name: getattr(self, name) for name in ("batch", "collate", "loss", "metric", "samples", "tokens")}
+        paths = {
+            name: getattr(self, name) for name in ("batch", "collate", "loss", "metric", "samples", "tokens")
+        }
         paths["target"] = self.definition if self.library in USERS_OWN else None
         paths["optimizer"] = self.optimizer if "." in self.optimizer else None
         return {f"model.{name}": path for name, path in paths.items() if path is not None}
@@ -288,7 +302,9 @@ class DataSpec:
         column=True,
     )
     num_workers: AtLeastOne = setting(2, "data.pipeline=jpeg: processes that decode pictures", column=True)
-    augment: Augment = setting(Augment.none, "how training images are randomly varied on the device", column=True)
+    augment: Augment = setting(
+        Augment.none, "how training images are randomly varied on the device", column=True
+    )
     pinned: bool = setting(True, "device=gpu: whether batches are copied from pinned memory")
     train_images: AtLeastOne | None = setting(
         None, "number of training images to use, counted from the first. Default: all", column=True
@@ -360,12 +376,16 @@ class Window:
 
     warmup_steps: Count = setting(5, "minimum number of warm-up steps")
     warmup_s: NotNegative = setting(0.3, "minimum seconds of warm-up")
-    measure_s: Positive = setting(1.0, "minimum seconds of all blocks (groups of steps). Maximum: three times as long")
+    measure_s: Positive = setting(
+        1.0, "minimum seconds of all blocks (groups of steps). Maximum: three times as long"
+    )
     width: Positive = setting(
         0.02, "measuring ends when half of the 95 % interval, divided by the median, is at most this number"
     )
     block_s: Positive = setting(0.1, "minimum seconds of a block of steps")
-    latency_s: NotNegative = setting(0.7, "maximum seconds of all steps that are timed one by one, for the latency")
+    latency_s: NotNegative = setting(
+        0.7, "maximum seconds of all steps that are timed one by one, for the latency"
+    )
     latency_steps: Steps = setting(700, "maximum number of steps that are timed one by one, for the latency")
 
 
@@ -388,7 +408,9 @@ class Server:
     )
     duration_s: Positive = setting(20.0, "seconds in which requests arrive")
     max_batch: AtLeastOne | None = setting(None, "maximum number of requests in a batch. Default: batch_size")
-    max_delay_ms: NotNegative = _shown(0.0, "maximum milliseconds that a request waits for its batch to fill up")
+    max_delay_ms: NotNegative = _shown(
+        0.0, "maximum milliseconds that a request waits for its batch to fill up"
+    )
     workers: AtLeastOne = _shown(1, "number of instances of the network; they share the CPU threads")
 
 
@@ -417,14 +439,17 @@ class Target:
         None, "protocol=target: value to reach, unless target.metric=accuracy", column="target_value"
     )
     lower: bool | None = setting(
-        None, "protocol=target: whether a lower value is better. Default: true if target.metric contains loss or error"
+        None,
+        "protocol=target: whether a lower value is better. Default: true if target.metric contains loss or error",
     )
     definition: Definition = _shown(
         Definition.passage,
         "protocol=target: end of the training: passage (the target is reached) or fixed (all epochs are over)",
         column="target_definition",
     )
-    validation: Positive = setting(0.1, "protocol=target: share of the training set that is kept for evaluations")
+    validation: Positive = setting(
+        0.1, "protocol=target: share of the training set that is kept for evaluations"
+    )
     every: Positive = setting(1.0, "protocol=target: epochs from one evaluation to the next, such as 0.25")
     every_steps: AtLeastOne | None = setting(
         None, "protocol=target: steps from one evaluation to the next; replaces target.every"
@@ -477,10 +502,14 @@ UNUSED = {
 class RunSettings:
     """The settings that have the same names in a cell and on the command line. A new field here appears in both."""
 
-    mode: Mode = _shown(help="train, infer or generate. Default: infer if requests are served, otherwise train")
+    mode: Mode = _shown(
+        help="train, infer or generate. Default: infer if requests are served, otherwise train"
+    )
     precision: Precision = _shown(help="number format that the network computes in")
     # With `scaling=weak` the command line's batch_size is that of each device.
-    batch_size: AtLeastOne = _shown(help="samples in a batch, summed over all devices. Default: model.batch_size")
+    batch_size: AtLeastOne = _shown(
+        help="samples in a batch, summed over all devices. Default: model.batch_size"
+    )
     devices: AtLeastOne = _shown(1, "number of devices that compute the cell")
     scaling: Scaling = _shown(
         Scaling.strong,
@@ -506,14 +535,19 @@ class RunSettings:
     python: str | None = _shown(  # None: accelbench's own
         None, "Python environment of the cell: its folder, such as ../new/.venv, or its interpreter"
     )
-    seed: Annotated[int, Meta(ge=0, le=MAX_SEED)] = _shown(0, "random seed for weights, data order and inputs")
+    seed: Annotated[int, Meta(ge=0, le=MAX_SEED)] = _shown(
+        0, "random seed for weights, data order and inputs"
+    )
     repeat: Count = _shown(0, "index of the process: repeats=5 gives a cell five processes, 0 to 4")
     # limit of the cell's process; the minimum number of steps for a published speed is measured in any case
     budget_s: NotNegative = setting(
-        0.0, "protocol=window or steps: seconds that a cell should take. A slow cell gets fewer steps. 0: no limit"
+        0.0,
+        "protocol=window or steps: seconds that a cell should take. A slow cell gets fewer steps. 0: no limit",
     )
     # After this time the cell's process is killed. Not part of the id.
-    timeout_s: Positive = setting(600.0, "time limit of a cell in seconds; a cell that takes longer ends as `timeout`")
+    timeout_s: Positive = setting(
+        600.0, "time limit of a cell in seconds; a cell that takes longer ends as `timeout`"
+    )
     window: Window = Window()
     server: Server = Server()
     target: Target = Target()
@@ -611,7 +645,8 @@ class Cell(RunSettings):
             PurePath(model.weights).name if model.weights != Weights.none else "",
             folder_name(self.python) if self.python else "",
         ]
-        if model.library != Library.accelbench:  # conf/ has the default arguments of accelbench's own networks
+        # conf/ has the default arguments of accelbench's own networks.
+        if model.library != Library.accelbench:
             parts += [argument_text(name, value) for name, value in self.arguments]
         # The rate is near the end, because a narrow terminal cuts the middle of a name.
         parts.append(f"{self.server.rate:g}rps" if self.protocol == Protocol.server else "")

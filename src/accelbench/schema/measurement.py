@@ -39,7 +39,8 @@ class Work:
     flops: Count | None = None
     # estimated memory traffic: each operator reads its inputs once and writes its outputs once; caches are ignored
     bytes: Count | None = None
-    num_operators: Count | None = None  # operators launched on each device, without views and bare allocations
+    # Operators launched on each device, without views and bare allocations.
+    num_operators: Count | None = None
     # share of `flops` in convolutions with kernels above 5. With FFTs a library needs far fewer operations for these.
     large_kernels: Share = 0.0
     # why a count is None: the names of operators that have no count, or the error
@@ -96,22 +97,27 @@ class Epoch:
     num_samples: AtLeastOne  # samples that were computed
     began_boot_s: Seconds | None = None  # begin of the epoch, in seconds since the machine started
     loss: Number | None = None  # mean over the epoch's steps; None in inference
-    accuracy: Share | None = None  # share of right answers during training; None for a model that does not classify
-    evaluation: Evaluation | None = None  # on the test set after the epoch, not part of `seconds`; None in inference
+    # Share of right answers during training; None for a model that does not classify.
+    accuracy: Share | None = None
+    # On the test set after the epoch, not part of `seconds`; None in inference.
+    evaluation: Evaluation | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class Breakdown:
     """The wall time of steps, divided into phases."""
 
-    phases_s: dict[Phase, list[Difference]]  # seconds, one value per step; the phases of a step add up to the step
+    # Seconds, one value per step; the phases of a step add up to the step.
+    phases_s: dict[Phase, list[Difference]]
     # seconds of alternate steps that were timed as a whole; the difference is the cost of timing the phases
     undisturbed_s: list[Duration]
 
     def __post_init__(self) -> None:
         nums = {len(seconds) for seconds in self.phases_s.values()}
         if len(nums) != 1 or 0 in nums or not self.undisturbed_s:
-            raise ValueError("all phases should have equally many values, and undisturbed_s at least one value")
+            raise ValueError(
+                "all phases should have equally many values, and undisturbed_s at least one value"
+            )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -132,8 +138,10 @@ class Observed:
     precision: str
     num_devices: Devices  # devices that computed; each computed an equal part of every batch
     threads: AtLeastOne | None  # CPU threads in each process
-    export_s: Seconds | None = None  # time to export the network from PyTorch, once for all cells that load the file
-    quantize_s: Seconds | None = None  # time to calibrate and quantise the exported network, once for all cells
+    # Time to export the network from PyTorch, once for all cells that load the file.
+    export_s: Seconds | None = None
+    # Time to calibrate and quantise the exported network, once for all cells.
+    quantize_s: Seconds | None = None
     artifact_bytes: Count | None = None  # size of the files of an exported network
     # number format (NumPy's name) -> how many matrix-multiplying operators of a compiled network compute in it
     formats: dict[str, Count] = field(default_factory=dict)
@@ -165,7 +173,8 @@ class Serving:
     duration_s: Duration  # from the first request's due time until the last answer
     offered_per_s: Rate  # requests per second by their due times
     served_per_s: NotNegative  # answers per second
-    latencies: list[Quantile] = field(default_factory=list)  # at p50, p90, p99, p99.9 and the limit's percentile
+    # At p50, p90, p99, p99.9 and the limit's percentile.
+    latencies: list[Quantile] = field(default_factory=list)
     # requests that took longer than the limit or have no answer; None if there is no limit
     num_missed: Count | None = None
     miss_share_low: Share | None = None  # lower bound of the share of missed requests; see `stats`
@@ -174,12 +183,14 @@ class Serving:
     verdict: Verdict | None = None  # whether the percentile is within the limit
     ended_early: str | None = None  # why some requests were not issued, such as a growing queue
     batches: dict[str, Count] = field(default_factory=dict)  # requests in a batch -> number of such batches
-    sizes: list[AtLeastOne] = field(default_factory=list)  # batch sizes that the engine can compute; empty: any
+    # Batch sizes that the engine can compute; empty: any.
+    sizes: list[AtLeastOne] = field(default_factory=list)
     num_padded: Count = 0  # places in batches that no request filled
     queue_s: Seconds | None = None  # mean time from a request's due time until its batch began
     compute_s: Seconds | None = None  # mean time from the begin of a request's batch until its end
     busy_share: Share | None = None  # share of the workers' time in which they computed
-    late_p99_s: Seconds | None = None  # 99th percentile of the time from a request's due time until it was issued
+    # 99th percentile of the time from a request's due time until it was issued.
+    late_p99_s: Seconds | None = None
     requests_digest: Digest | None = None  # sha256 of the file of raw times; None if the file was not kept
 
     @property
@@ -217,13 +228,17 @@ class Evaluated:
 class TargetTraining:
     """The training to a target in one process. The engine fills it in."""
 
-    num_validation: AtLeastOne | None  # samples of an evaluation; None if the user's module does not report them
-    deterministic: bool  # whether equal seeds give equal results on this machine, as far as the engine can promise
+    # Samples of an evaluation; None if the user's module does not report them.
+    num_validation: AtLeastOne | None
+    # Whether equal seeds give equal results on this machine, as far as the engine can promise.
+    deterministic: bool
     log: list[Logged] = field(default_factory=list)  # spans of the process, in the order of time
     compile_s: Seconds = 0.0  # time of compilations within the log's training spans
     evaluations: Annotated[list[Evaluated], Meta(min_length=1)]
-    hit: Count | None = None  # index of the evaluation that reached the target; None: no evaluation reached it
-    stayed: bool | None = None  # whether the evaluation after `hit` reached the target, too; None if there was none
+    # Index of the evaluation that reached the target; None: no evaluation reached it.
+    hit: Count | None = None
+    # Whether the evaluation after `hit` reached the target, too; None if there was none.
+    stayed: bool | None = None
     tested: Number | None = None  # the metric on the test set, with the weights at the end
     # the sweep that first planned this training: seeds added after a look at the results belong to another sweep
     planned_in: str | None = None
@@ -256,22 +271,27 @@ class Times:
     """The times of a cell's steps. The clock fills them in, and a measurement has them."""
 
     first_step_s: Duration | None = None  # time of the first step, with a wait for the device
-    warmup_s: list[Seconds] = field(default_factory=list)  # times of the first warm-up steps, each with a wait
+    # Times of the first warm-up steps, each with a wait.
+    warmup_s: list[Seconds] = field(default_factory=list)
     warmup_total_s: Seconds = 0.0  # time of all warm-up steps
     num_warmup_steps: Count = 0  # number of all warm-up steps; 0 if unknown
-    settled: bool | None = None  # whether step times had stopped changing when warm-up ended; None: not checked
+    # Whether step times had stopped changing when warm-up ended; None: not checked.
+    settled: bool | None = None
     stop: Stop | None = None  # why no more blocks were measured; None for whole epochs
-    blocks: list[Block] = field(default_factory=list)  # the steady state, from which the throughput is computed
+    # The steady state, from which the throughput is computed.
+    blocks: list[Block] = field(default_factory=list)
     # whether the blocks consist of the steps of `latency_s`; otherwise blocks and single steps are separate steps
     steps_are_blocks: bool = False
     # times of the steady state's single steps, with a wait after each step. In Keras, a step has `steps_per_execution`
     # batches
     latency_s: list[Duration] = field(default_factory=list)
     launch_s: list[Seconds] = field(default_factory=list)  # time until the call of each single step returned
-    data_s: list[Seconds] = field(default_factory=list)  # time to get the batch; empty if the step itself fetches it
+    # Time to get the batch; empty if the step itself fetches it.
+    data_s: list[Seconds] = field(default_factory=list)
     copy_in_s: list[Seconds] = field(default_factory=list)  # time to copy the batch to the device
     copy_out_s: list[Seconds] = field(default_factory=list)  # time to copy the result back
-    num_steady_samples: AtLeastOne | None = None  # samples computed in the steady state, including dropped blocks
+    # Samples computed in the steady state, including dropped blocks.
+    num_steady_samples: AtLeastOne | None = None
     # begin and end of the steady state, or of the epochs, in seconds since the machine started
     steady_boot_s: tuple[Seconds, Seconds] | None = None
 
@@ -293,11 +313,13 @@ class Measurement(Observed, Times):
     num_train_samples: AtLeastOne | None  # samples of the training set; None for random images
     num_test_samples: AtLeastOne | None  # samples of the test set; None for random images
     build_s: Seconds  # time to build the model and to put it onto its device
-    compile_s: Seconds | None = None  # time of compilations: by XLA, by torch.compile, or of an exported network
+    # Time of compilations: by XLA, by torch.compile, or of an exported network.
+    compile_s: Seconds | None = None
     num_compiles: Count | None = None  # number of these compilations
     fallbacks: list[str] | None = None  # operators that ran on the CPU instead of the device
     breakdown: Breakdown | None = None  # phases of additional steps
-    operators: list[Operator] = field(default_factory=list)  # operators with most of a step's time, longest first
+    # Operators with most of a step's time, longest first.
+    operators: list[Operator] = field(default_factory=list)
     epochs: list[Epoch] = field(default_factory=list)  # whole epochs (protocol `fit`)
     serving: Serving | None = None  # requests and their answers, for protocols that serve
     generation: Generation | None = None  # times of tokens, for mode `generate`
@@ -306,15 +328,19 @@ class Measurement(Observed, Times):
     # norm of (output - reference output), divided by the norm of the reference output. The reference ran in fp32 on the
     # CPU with the same samples. None if the outputs were not compared.
     output_error: Number | None = None
-    peak_device_bytes: Count | None = None  # peak of the accelerator's allocator; the largest of several devices
-    peak_host_bytes: Count | None = None  # the kernel's high-water mark of all processes at the end of measuring
-    allocator: str | None = None  # as observed: a word of `cell.Allocator`, `glibc`, or another library's name
+    # Peak of the accelerator's allocator; the largest of several devices.
+    peak_device_bytes: Count | None = None
+    # The kernel's high-water mark of all processes at the end of measuring.
+    peak_host_bytes: Count | None = None
+    # As observed: a word of `cell.Allocator`, `glibc`, or another library's name.
+    allocator: str | None = None
     allocator_library: str | None = None  # such as `libtcmalloc_minimal.so.4.5.10`
     checked: list[str] = field(default_factory=list)  # words for what was checked, such as "outputs"
     checks_s: Seconds | None = None  # duration of the checks; no timed step includes it
     notes: list[str] = field(default_factory=list)  # facts about the measurement that raise no doubt
     warnings: list[str] = field(default_factory=list)  # what a reader of the numbers should know
-    defects: list[str] = field(default_factory=list)  # why the numbers are wrong; a cell with any is `invalid`
+    # Why the numbers are wrong; a cell with any is `invalid`.
+    defects: list[str] = field(default_factory=list)
 
     @property
     def samples_per_step(self) -> float | None:
@@ -344,12 +370,14 @@ class SystemSeries:
 
     # start of the process, in seconds since the machine started; None without samples
     started_boot_s: Seconds | None = None
-    t_s: list[Difference] = field(default_factory=list)  # time of each sample, in seconds since the process started
+    # Time of each sample, in seconds since the process started.
+    t_s: list[Difference] = field(default_factory=list)
     # name -> one value per sample; None if that sample failed. A name ends in its unit, such as `gpu_0_power_w`
     values: dict[SeriesName, list[Reading | None]] = field(default_factory=dict)
     peak_host_bytes: Count | None = None  # the larger of the kernel's high-water mark and the largest sample
     num_cores: AtLeastOne | None = None  # logical cores that `other_cpu_utilization_percent` refers to
-    busy_gpus: str | None = None  # other processes' load on the cell's GPUs before it started; None without load
+    # Other processes' load on the cell's GPUs before it started; None without load.
+    busy_gpus: str | None = None
 
     def __post_init__(self) -> None:
         for name, values in self.values.items():
@@ -384,7 +412,8 @@ class Ended:
 
     status: Status  # how the cell ended
     reason: str | None = None  # why the status is not `ok`, in one line; None if it is `ok`
-    error: str | None = None  # end of the traceback, of the process's output, or of the calls in which it hung
+    # End of the traceback, of the process's output, or of the calls in which it hung.
+    error: str | None = None
     user_error: bool = False  # whether the user's request or code is the mistake; `reason` explains it
     measurement: Measurement | None = None  # None if the cell ended before it measured
     system: SystemSeries | None = None  # None if the cell ended before its process started

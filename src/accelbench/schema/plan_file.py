@@ -50,7 +50,12 @@ def write_plan(plan: PlanFile, folder: Path) -> None:
     """Writes `folder`/plan.json."""
     entries = []
     for wanted in plan.cells:
-        entry = {"cell_id": wanted.cell.id, "label": wanted.label, "record": wanted.record_name, "cell": wanted.cell}
+        entry = {
+            "cell_id": wanted.cell.id,
+            "label": wanted.label,
+            "record": wanted.record_name,
+            "cell": wanted.cell,
+        }
         entries.append({**entry, "planned_in": wanted.planned_in, "words": masked(wanted.words)})
     write_json(folder / PLAN, vars(plan) | {"cells": entries})
 
@@ -90,7 +95,9 @@ def plan_of_records(folder: Path) -> PlanFile:
     }
     cells = [wanted_at[key] for key in sorted(wanted_at)]
     suites = dict.fromkeys(wanted.cell.suite for wanted in cells)
-    return PlanFile(suite=", ".join(suites), title=folder.resolve().name, study=None, profile=None, cells=cells)
+    return PlanFile(
+        suite=", ".join(suites), title=folder.resolve().name, study=None, profile=None, cells=cells
+    )
 
 
 def joined(earlier: Sequence[WantedCell], new: Sequence[WantedCell]) -> list[WantedCell]:
@@ -133,7 +140,9 @@ def labels(cells: Iterable[Cell]) -> dict[str, str]:
             continue
         settings_of = {cell_id: flat(cell.settings()) for cell_id, cell in group.items()}
         every = dict.fromkeys(name for settings in settings_of.values() for name in settings)
-        varied = [name for name in every if len({settings.get(name) for settings in settings_of.values()}) > 1]
+        varied = [
+            name for name in every if len({settings.get(name) for settings in settings_of.values()}) > 1
+        ]
         for cell_id, settings in settings_of.items():
             words = [_word(name, settings[name]) for name in varied if name in settings]
             names[cell_id] = one_line("-".join([label, *words]))

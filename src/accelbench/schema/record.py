@@ -33,7 +33,8 @@ UNREADABLE = (OSError, ValueError, KeyError, TypeError, AttributeError, Recursio
 # All others are the machine's fingerprint, and part of an identity.
 DEVICE_MEASUREMENTS = ("ceilings", "probe_code", "idle_w", "busy", "home", "tracking")
 
-TRACKING, UNTRACKED = "tracking", "none"  # entry of the environment, and its value if no tracker gets the record
+# Entry of the environment, and its value if no tracker gets the record.
+TRACKING, UNTRACKED = "tracking", "none"
 
 # Entries of an environment. Records with equal `PLACE` are from one machine with equal software. Records with equal
 # `CODE` measured equal code.
@@ -50,7 +51,9 @@ Row = dict[str, Any]  # column -> published number (`Value`) of a record; see `j
 def check_readable(version: object) -> None:
     """Raises ValueError if this release can't read records and plans of the schema `version`."""
     if version != SCHEMA_VERSION:
-        raise ValueError(f"it has schema {reprlib.repr(version)}; this accelbench reads schema {SCHEMA_VERSION}")
+        raise ValueError(
+            f"it has schema {reprlib.repr(version)}; this accelbench reads schema {SCHEMA_VERSION}"
+        )
 
 
 @contextlib.contextmanager
@@ -170,7 +173,8 @@ class Readable:
 
     def problems(self, name: Callable[[Path], str] = shown) -> list[str]:
         """A line for each unreadable file: its name, the reason, and what the user can do."""
-        advice = "; delete it and run the sweep again"  # not if the system refused to read it: the file may be whole
+        # Not if the system refused to read it: the file may be whole.
+        advice = "; delete it and run the sweep again"
         return [
             f"{name(path)}: {reason}{'' if isinstance(self.refused[path], RefusedError) else advice}"
             for path, reason in self.reasons.items()

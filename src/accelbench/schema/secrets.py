@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-MIN_LENGTH = 8  # characters of a secret value that is searched for in texts; a shorter one may be an ordinary word
+# Characters of a secret value that is searched for in texts; a shorter one may be an ordinary word.
+MIN_LENGTH = 8
 # Names of secret environment variables.
 VARIABLE = re.compile(
     "(?i)KEY|TOKEN|SECRET|PASSWORD|PASSWD|PASSPHRASE|AUTH(?!OR(?!IZ))|CREDENTIAL|(?:^|_)(?:PASS|PWD)$"

@@ -29,7 +29,8 @@ MAX_NUMBER = 1e100
 MAX_DEVICES = 100_000
 
 Duration = Annotated[float, Meta(ge=TICK_S, le=MAX_S)]  # seconds of something that takes time
-Seconds = Annotated[float, Meta(ge=0.0, le=MAX_S)]  # seconds of something that may take no time; a clock's reading
+# Seconds of something that may take no time; a clock's reading.
+Seconds = Annotated[float, Meta(ge=0.0, le=MAX_S)]
 Difference = Annotated[float, Meta(ge=-MAX_S, le=MAX_S)]  # difference of two durations in seconds
 Number = Annotated[float, Meta(ge=-MAX_NUMBER, le=MAX_NUMBER)]  # number of any meaning, such as a loss
 Share = Annotated[float, Meta(ge=0.0, le=1.0)]
@@ -50,7 +51,8 @@ ENUMERATED = {"device", "precision", "stop"}  # entries of a record whose texts 
 REMOVED = {"generator"}  # settings of earlier releases that have no effect
 PREFIX, SUFFIX = ".accelbench-", ".tmp"  # name of a file while it is being written: its beginning and end
 plain = msgspec.to_builtins  # plain JSON values of a dataclass or other typed values; lists are copies
-dumps = msgspec.json.encode  # the JSON of typed values; raises UnicodeEncodeError if a text has a lone surrogate
+# The JSON of typed values; raises UnicodeEncodeError if a text has a lone surrogate.
+dumps = msgspec.json.encode
 ABANDONED_S = 3600.0  # age of a hidden file that no process writes any more, not even on another machine
 
 

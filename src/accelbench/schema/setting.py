@@ -13,7 +13,9 @@ from typing import Any, get_args, get_type_hints
 HELP = "help"  # the key of a setting's meaning in the metadata of a field
 
 
-def setting(default: Any = MISSING, help: str = "", *, factory: Any = MISSING, column: bool | str = False) -> Any:
+def setting(
+    default: Any = MISSING, help: str = "", *, factory: Any = MISSING, column: bool | str = False
+) -> Any:
     """Declares a field of a dataclass that is a setting. `help` is its meaning.
 
     If `column`, the setting is a column of cells.csv and a parameter in MLflow. A text is the name of that column.

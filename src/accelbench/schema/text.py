@@ -4,9 +4,11 @@ import re
 
 from accelbench.schema.secrets import masked
 
-MAX_TEXT = 4000  # characters of any text in a record or a plan: a longer one would fill the pages that show it
+# Characters of any text in a record or a plan: a longer one would fill the pages that show it.
+MAX_TEXT = 4000
 MAX_REASON = 500
-MIN_SUMMARY = 60  # a shorter first line lacks the cause, such as Keras' `Exception encountered in Net.call().`
+# A shorter first line lacks the cause, such as Keras' `Exception encountered in Net.call().`.
+MIN_SUMMARY = 60
 # Control characters except tab and newline, bidirectional overrides and isolates (they reorder text), lone surrogates.
 UNSAFE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 # Parts of frameworks' messages when memory runs out. torch's CPU allocator and XLA raise plain RuntimeErrors.

@@ -27,7 +27,9 @@ class BaseSearch:
 
     def __init__(self, session: Session, cells: Sequence[Cell], flag: str, budget_s: float) -> None:
         if session.options.repeats > 1 or any(cell.repeat for cell in cells):
-            raise UserError(f"repeat, repeats: {flag} decides the number of processes. Leave both settings out")
+            raise UserError(
+                f"repeat, repeats: {flag} decides the number of processes. Leave both settings out"
+            )
         self.session = session
         self.cells = cells
         self.budget_s = budget_s
@@ -49,7 +51,9 @@ class BaseSearch:
                 if not self.records:
                     raise Interrupted(" before the first process") from stop
                 self.show()
-                raise Interrupted("; every finished process has its record, in", shown(session.folder)) from stop
+                raise Interrupted(
+                    "; every finished process has its record, in", shown(session.folder)
+                ) from stop
         return self.show()
 
     def race(self) -> None:

@@ -45,7 +45,14 @@ ONLY_SKIPPED = 2  # exit status of `git bisect` if all commits that are left wer
 # checked out elsewhere.
 START = ("start", "--no-checkout", "--first-parent", f"--term-new={SLOWER}", f"--term-old={FAST}")
 # Commits that may be the first slower one, the latest first.
-LEFT = ("log", "--first-parent", "--format=%H %s", f"refs/bisect/{SLOWER}", "--not", f"--glob=refs/bisect/{FAST}-*")
+LEFT = (
+    "log",
+    "--first-parent",
+    "--format=%H %s",
+    f"refs/bisect/{SLOWER}",
+    "--not",
+    f"--glob=refs/bisect/{FAST}-*",
+)
 
 
 def git(*words: object, at: Path | None = None) -> str:
@@ -110,9 +117,13 @@ class Side:
         """Plans the cell. Raises UserError: the cell can't run, or none of its code is in the commit."""
         with self.inside():
             check_request([cell])
-            files = [file for flag, path in cell.own_code.items() for file in source_files(flag, path).values()]
+            files = [
+                file for flag, path in cell.own_code.items() for file in source_files(flag, path).values()
+            ]
             if not any(resolved(file).is_relative_to(self.folder) for file in files):
-                raise UserError("the commit has none of the cell's code. Use a model.target from this repository")
+                raise UserError(
+                    "the commit has none of the cell's code. Use a model.target from this repository"
+                )
             ready = self.session.prepare([cell])
         if (reason := ready.planned[0].skip_reason) is not None:
             raise UserError(reason)
@@ -201,7 +212,9 @@ class _Bisection:
                 f"First slower commit: {first} {left[0].partition(' ')[2]}\nAgainst GOOD: {self.results[first]}",
                 True,
             )
-        return "\n  ".join([f"Can't tell which of these {len(left)} is the first slower commit:", *left]), False
+        return "\n  ".join(
+            [f"Can't tell which of these {len(left)} is the first slower commit:", *left]
+        ), False
 
     def _test(self, commit: str, share: float) -> tuple[bool | None, SpeedRatio | None]:
         """Compares a commit with GOOD. Returns whether it is slower by more than `share`, and the ratio of speeds.

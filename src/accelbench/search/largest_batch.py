@@ -62,7 +62,8 @@ def find(cell: Cell, options: SweepOptions, console: Console, hosts: Hosts, budg
     place = workplace().with_data(options.data_root)
     prepare_missing(place, cell.data, console)
     most = MAX_BATCH
-    if cell.data.pipeline in (Pipeline.array, Pipeline.jpeg) and cell.data.name != MODULE:  # other data have no end
+    # Other data have no end.
+    if cell.data.pipeline in (Pipeline.array, Pipeline.jpeg) and cell.data.name != MODULE:
         most = read_counts(data_of([cell], place)[1])["train" if cell.mode == Mode.train else "test"]
     if cell.batch_size > most:
         raise UserError(f"batch_size={cell.batch_size}: the data set has only {most} samples")
@@ -90,7 +91,9 @@ def find(cell: Cell, options: SweepOptions, console: Console, hosts: Hosts, budg
             longer = f"it takes about {takes_s:.0f} s, longer than the rest of --budget (default: 1m)"
             why = f"{batch:,} was not tried: {longer}"
             break
-        done = run.run([replace(step, batch_size=batch)], options, quiet, hosts=hosts, show=lambda result: None)
+        done = run.run(
+            [replace(step, batch_size=batch)], options, quiet, hosts=hosts, show=lambda result: None
+        )
         done.check_request()
         options = replace(options, out=str(done.folder))
         (record,) = done.records

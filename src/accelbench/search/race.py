@@ -226,11 +226,17 @@ def search(
     """
     session = Session.begin(cells, options, console, hosts, kind="search")
     if len({cell.id for cell in cells}) < 2:
-        raise UserError("--search: these settings make only one cell: give lists of values, such as batch_size=1,8,32")
+        raise UserError(
+            "--search: these settings make only one cell: give lists of values, such as batch_size=1,8,32"
+        )
     if (goal.by == "latency" or goal.latency_ms) and any(cell.protocol == Protocol.fit for cell in cells):
-        raise UserError("protocol=fit: does not time single steps: search --by throughput, without --latency-ms")
+        raise UserError(
+            "protocol=fit: does not time single steps: search --by throughput, without --latency-ms"
+        )
     if served := {cell.protocol for cell in cells} & SERVING - {Protocol.offline}:
-        raise UserError(f"protocol={min(served)}: --search compares speeds: use --serve to find the highest rate")
+        raise UserError(
+            f"protocol={min(served)}: --search compares speeds: use --serve to find the highest rate"
+        )
     return _Search(session, cells, goal).search()
 
 
@@ -267,7 +273,9 @@ class _Search(BaseSearch):
             repeat = len(candidate.full if is_full else candidate.short)
             if is_full and self.goal.short(asked) == asked:
                 repeat += len(candidate.short)
-            label = f"{candidate.item.label}{'' if cell == asked else '-short'}{f'-r{repeat}' if repeat else ''}"
+            label = (
+                f"{candidate.item.label}{'' if cell == asked else '-short'}{f'-r{repeat}' if repeat else ''}"
+            )
             item = self.ready.process(replace(cell, repeat=repeat), label)
             record = self.earlier([item]).get(item.record_name)
             if record is None:
@@ -278,7 +286,9 @@ class _Search(BaseSearch):
                         continue
                     return
                 limit_s = min(item.cell.timeout_s, max(1.0, left_s))
-                record = self.session.measure(replace(item, cell=replace(item.cell, timeout_s=limit_s)), left_s)
+                record = self.session.measure(
+                    replace(item, cell=replace(item.cell, timeout_s=limit_s)), left_s
+                )
             if why_disturbed(record) or record.was_cut(asked.timeout_s):
                 continue
             self.records[record.name] = record

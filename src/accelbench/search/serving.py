@@ -43,15 +43,18 @@ OVERHEAD_S = 3.0  # assumed seconds of a process besides its requests, until a p
 MIN_S = 5.0  # shortest probe
 NUM_PROBES = 5  # the time is divided for this number of probes of the best setting
 FIRST_PART = 0.1  # share of the time for the first probe of a setting, which only gives a direction
-LONGER = 2.0  # maximum of a probe's duration divided by the longest earlier one, so that a long search can end early
+# Maximum of a probe's duration divided by the longest earlier one, so that a long search can end early.
+LONGER = 2.0
 # Distance of a probe from the highest rate: the share `DISTANCE` of the way to the offline throughput. It is at least
 # `LEAST` and at most `MOST` of the rate. Above the rate, where waiting times vary more, it is multiplied by `ABOVE`.
 DISTANCE, LEAST, MOST, ABOVE = 0.2, 0.05, 0.3, 0.6
 TOLERANCE = 1.05  # the search ends if the upper bound, divided by the lower bound, is at most this
-HALVED = 1.4  # if a failed probe's rate is this many times that of the highest pass, the rate between them is next
+# If a failed probe's rate is this many times that of the highest pass, the rate between them is next.
+HALVED = 1.4
 OVERLOAD = 1.1  # multiple of the offline throughput at which the queue surely grows
 ROUNDED = 1.02  # multiple of the minimum seconds, since rates and seconds are rounded to three digits
-MAX_INVALID = 3  # a setting is given up after this number of invalid probes in a row (for example with late requests)
+# A setting is given up after this number of invalid probes in a row (for example with late requests).
+MAX_INVALID = 3
 
 
 @dataclass
@@ -82,8 +85,11 @@ class Candidate:
         near = [probe for probe in by_rate if probe.load <= 1][-1:] or by_rate[:1]
         # 1 / percentile falls about linearly with the rate. It is 0 where the queue grows.
         rate, load = near[0].rate, near[0].load
-        beyond = [(probe.rate, probe.load) for probe in by_rate if probe.rate > rate and probe.load > 1 >= load]
-        if beyond and beyond[0][0] > HALVED * rate:  # too far apart for a line: latency may rise only shortly before
+        beyond = [
+            (probe.rate, probe.load) for probe in by_rate if probe.rate > rate and probe.load > 1 >= load
+        ]
+        # Too far apart for a line: latency may rise only shortly before.
+        if beyond and beyond[0][0] > HALVED * rate:
             return math.sqrt(rate * beyond[0][0])
         far_rate, far_load = beyond[0] if beyond else (max(self.offline, OVERLOAD * rate), math.inf)
         return max(rate / 2, rate + (far_rate - rate) * (1 - load) / (1 - load / far_load))
@@ -131,7 +137,9 @@ class Candidate:
         return middle + ABOVE * distance if is_above else middle - distance
 
 
-def search(cells: Sequence[Cell], options: SweepOptions, budget_s: float, console: Console, hosts: Hosts) -> int:
+def search(
+    cells: Sequence[Cell], options: SweepOptions, budget_s: float, console: Console, hosts: Hosts
+) -> int:
     """Searches for the highest rate of requests within the limit. Prints the answer, and returns the exit status.
 
     Each probe leaves a record, as in a sweep. Records of earlier searches in the same folder are used.
@@ -139,7 +147,9 @@ def search(cells: Sequence[Cell], options: SweepOptions, budget_s: float, consol
     Raises UserError: the search can't start or continue, and the user can solve the problem.
     """
     if len({work_of(cell).key_without(CHOSEN_SETTINGS) for cell in cells}) > 1:
-        raise UserError("--serve: the cells differ in what they serve, or in its limit: search one network at a time")
+        raise UserError(
+            "--serve: the cells differ in what they serve, or in its limit: search one network at a time"
+        )
     session = Session.begin(cells, options, console, hosts, kind="serve")
     session.of_search = True
     return _Search(session, cells, "--serve", budget_s).search()
@@ -168,7 +178,9 @@ class _Search(BaseSearch):
                 return
             rate, seconds = ask
             server = replace(best.item.cell.server, rate=rate, duration_s=seconds)
-            self._add(best, self._measure(self._process(best.item, repeat=best.tried.count(rate), server=server)))
+            self._add(
+                best, self._measure(self._process(best.item, repeat=best.tried.count(rate), server=server))
+            )
         self.is_done = True
 
     def _add(self, candidate: Candidate, record: Record) -> None:
@@ -244,7 +256,9 @@ class _Search(BaseSearch):
         # Earlier searches count, as in the report. Answers about other work are left out.
         every = capacities(read.read(self.session.folder).cells)
         mine = [
-            capacity.what for capacity in every if any(probe.process.name in self.records for probe in capacity.probes)
+            capacity.what
+            for capacity in every
+            if any(probe.process.name in self.records for probe in capacity.probes)
         ]
         ours = [capacity for capacity in every if capacity.what in mine]
         if ours:

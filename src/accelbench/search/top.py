@@ -62,5 +62,8 @@ def answer(chosen: Sequence[Gap], folder: Path, console: Console, hosts: Hosts) 
         records += result.records
         for job in jobs(cells_of(map(Process.of, result.records))):
             if again := job.lead:
-                say(console, f"{job.text(job.fastest)}: {again.text} as {job.text(again.second)} ({again.how_sure})")
+                say(
+                    console,
+                    f"{job.text(job.fastest)}: {again.text} as {job.text(again.second)} ({again.how_sure})",
+                )
     return records

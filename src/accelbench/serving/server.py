@@ -33,7 +33,8 @@ from accelbench.serving import generator
 from accelbench.stats.request_latencies import Run, verdict
 
 Times = NDArray[np.int64]
-Batches = Generator[tuple[int, int], None, None]  # (index of the first sample, number of samples) of each batch
+# (index of the first sample, number of samples) of each batch.
+Batches = Generator[tuple[int, int], None, None]
 
 now_ns = time.monotonic_ns
 PIPE_BYTES = 1 << 20  # size of the pipe, one byte per waiting request; Linux allows users no larger pipe
@@ -109,9 +110,12 @@ class Arrivals:
         self._pipe, theirs = os.pipe()  # not standard output: the interpreter may print there when it starts
         command = [sys.executable, "-I", "-S", str(generator.__file__), str(file), str(theirs)]
         with open(file, "wb"), open(theirs, "wb"):
-            self._process = subprocess.Popen(command, bufsize=0, pass_fds=[file, theirs], stdin=subprocess.PIPE)
+            self._process = subprocess.Popen(
+                command, bufsize=0, pass_fds=[file, theirs], stdin=subprocess.PIPE
+            )
         with contextlib.suppress(OSError):  # fails if the user has too many large pipes
-            fcntl.fcntl(self._pipe, fcntl.F_SETPIPE_SZ, PIPE_BYTES)  # if a pipe is full, further requests are late
+            # If a pipe is full, further requests are late.
+            fcntl.fcntl(self._pipe, fcntl.F_SETPIPE_SZ, PIPE_BYTES)
 
     def __enter__(self) -> "Arrivals":
         return self
@@ -246,7 +250,9 @@ class Served(NamedTuple):
     defects: list[str]  # reasons why the run is invalid
 
 
-def serve(service: Service, protocol: Protocol, server: Server, seed: int, until_s: float = math.inf) -> Served:
+def serve(
+    service: Service, protocol: Protocol, server: Server, seed: int, until_s: float = math.inf
+) -> Served:
     """Serves requests by `protocol` (see docs/serving.md), at the latest until `time.perf_counter()` is `until_s`.
 
     If a worker raises an exception, the requests of its batch get an error, and serving continues. But if memory runs
@@ -262,7 +268,9 @@ def serve(service: Service, protocol: Protocol, server: Server, seed: int, until
         ended_early = arrivals.ended_early
     else:
         size, least = ONE_AT_A_TIME.get(protocol, (service.max_batch, 1))
-        rows = service.compute(queries(size, service.max_batch, least, server.duration_s, until_s), num_workers)
+        rows = service.compute(
+            queries(size, service.max_batch, least, server.duration_s, until_s), num_workers
+        )
         ended_early = TIME_LIMIT if time.perf_counter() >= until_s else None
     _, nums, began, ended = rows.T
     dispatched = np.repeat(began, nums)
@@ -275,7 +283,9 @@ def serve(service: Service, protocol: Protocol, server: Server, seed: int, until
         issued = arrivals.issued[:num].copy()
         dispatched, done = (np.append(known, np.full(num - len(done), -1)) for known in (dispatched, done))
         if not ended_early and arrivals.num < len(arrivals.due):
-            defects.append(f"the process that issues requests ended after {arrivals.num} of {len(arrivals.due)}")
+            defects.append(
+                f"the process that issues requests ended after {arrivals.num} of {len(arrivals.due)}"
+            )
         defects += lateness(due, issued, server)
     elif protocol in ONE_AT_A_TIME:
         due = issued = dispatched = dispatched[::size]
@@ -307,8 +317,12 @@ def lateness(due: Times, issued: Times, server: Server) -> list[str]:
     late_ms = np.percentile(issued - due, percent) / 1e6 if len(due) else 0.0
     if late_ms <= MAX_LATE * server.latency_ms:
         return []
-    advice = "use fewer threads to free a core, or lower server.rate, or get real-time priority by `ulimit -r 1`"
-    return [f"requests were issued {late_ms:.3g} ms late (p{percent:g}), above 1 % of server.latency_ms: {advice}"]
+    advice = (
+        "use fewer threads to free a core, or lower server.rate, or get real-time priority by `ulimit -r 1`"
+    )
+    return [
+        f"requests were issued {late_ms:.3g} ms late (p{percent:g}), above 1 % of server.latency_ms: {advice}"
+    ]
 
 
 def summarised(times: Times, protocol: Protocol, server: Server, *, busy_s: float, **known: Any) -> Serving:

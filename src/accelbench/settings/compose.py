@@ -29,7 +29,8 @@ from accelbench.settings import config, params, suites, to_cell
 from accelbench.settings.config import GROUPS, LISTS, RunConfig
 from accelbench.settings.suites import parse
 
-NAMING_DEVICES = {"device", "executor", "python"}  # settings that decide the device, or that need a named device
+# Settings that decide the device, or that need a named device.
+NAMING_DEVICES = {"device", "executor", "python"}
 LAUNCHER = "accelbench"  # the value of hydra/launcher
 MULTIRUN = {"-m", "--multirun"}
 
@@ -47,13 +48,17 @@ def cells_of(configs: list[config.RunConfig]) -> tuple[list[Cell], config.SweepO
     of_sweep = {field.name for field in fields(options)}
     for run, (cell, _), unread in zip(configs, pairs, useless, strict=True):
         typed = {name: word for name, word in _typed(run).items() if name.split(".")[0] not in of_sweep}
-        words[replace(cell, repeat=0).id] = shlex.join(word for name, word in typed.items() if name not in unread)
+        words[replace(cell, repeat=0).id] = shlex.join(
+            word for name, word in typed.items() if name not in unread
+        )
     options = replace(options, is_auto=any(one.is_auto for _, one in pairs), words_of=words)
     in_project = params.load(project.workplace().project)
     if options.suite in in_project.suites:
         suite = suites.read_suite(in_project, options.suite)
         options = replace(options, title=suite.title or options.suite, study=suite.study)
-    return [replace(cell, repeat=cell.repeat + more) for cell, _ in pairs for more in range(options.repeats)], options
+    return [
+        replace(cell, repeat=cell.repeat + more) for cell, _ in pairs for more in range(options.repeats)
+    ], options
 
 
 def check_read(configs: Iterable[config.RunConfig]) -> list[dict[str, str]]:
@@ -147,14 +152,18 @@ def _device(values: Mapping[str, str]) -> list[str]:
 
     Otherwise, returns [].
     """
-    if {"suite", *NAMING_DEVICES} & set(values) or fastest_for(values.get("engine", Engine.pytorch)) == Device.cpu:
+    if {"suite", *NAMING_DEVICES} & set(values) or fastest_for(
+        values.get("engine", Engine.pytorch)
+    ) == Device.cpu:
         return []
     return ["device=auto"]
 
 
 def _fastest_for(engine: str, executor: str) -> str:
     if executor != config.Executor.local:
-        raise UserError(f"device=auto: means this machine's fastest device: with executor={executor}, name a device")
+        raise UserError(
+            f"device=auto: means this machine's fastest device: with executor={executor}, name a device"
+        )
     return fastest_for(engine)
 
 
@@ -226,16 +235,22 @@ def one_cell(words: str) -> tuple[Cell, config.SweepOptions]:
     separate = words_in(words)
     for word in separate:
         if word.startswith("-") or word.partition("=")[0] in ("repeat", "repeats"):
-            raise UserError(f"{word}: can't be part of a cell: leave it out. For repeats, use `compare --repeats N`")
+            raise UserError(
+                f"{word}: can't be part of a cell: leave it out. For repeats, use `compare --repeats N`"
+            )
     (composed,) = compose(separate)
     config.check_local(composed.executor)
     if composed.protocol in SERVING - {Protocol.offline}:
-        raise UserError(f"protocol={composed.protocol}: gives no speed to compare: use protocol=window or offline")
+        raise UserError(
+            f"protocol={composed.protocol}: gives no speed to compare: use protocol=window or offline"
+        )
     (cell,), options = cells_of([composed])
     return cell, options
 
 
-def run_hydra(measure: Callable[..., object], flags: Sequence[str], words: Sequence[str], *, is_sweep: bool) -> None:
+def run_hydra(
+    measure: Callable[..., object], flags: Sequence[str], words: Sequence[str], *, is_sweep: bool
+) -> None:
     """Starts Hydra, which composes configurations from `words` and passes them to `measure`.
 
     `flags` are Hydra's own. With some of them, such as --cfg, Hydra does not call `measure`. `measure` gets the
@@ -254,7 +269,9 @@ def run_hydra(measure: Callable[..., object], flags: Sequence[str], words: Seque
         )
     if {"suite", "hydra/sweeper"} <= values.keys():  # only accelbench's sweeper reads suites
         raise UserError("hydra/sweeper: can't be combined with suite=: leave one of the two out")
-    main = hydra.main(config_path=str(project.workplace().conf), config_name="config", version_base="1.3")(measure)
+    main = hydra.main(config_path=str(project.workplace().conf), config_name="config", version_base="1.3")(
+        measure
+    )
     os.environ["HYDRA_FULL_ERROR"] = "1"  # so that Hydra raises its errors, which `cli` translates
     before = sys.argv
     multirun = ["-m"] if is_sweep else []
@@ -286,7 +303,9 @@ def user_error_behind(error: BaseException) -> UserError | None:
         return UserError("the current folder was removed: change to another folder")
     if isinstance(error, OSError) and error.errno in REFUSED:
         return RefusedError(error)
-    if not any(isinstance(cause, HydraException | OmegaConfBaseException | FrozenInstanceError) for cause in chain):
+    if not any(
+        isinstance(cause, HydraException | OmegaConfBaseException | FrozenInstanceError) for cause in chain
+    ):
         return None
     return _translated("\n".join(map(str, chain))) or UserError(str(error).split("\n")[0])
 

@@ -42,7 +42,8 @@ class OptimizerConfig:
     """How the learning rate grows with the batch size. A cell has only the resulting learning rate."""
 
     scale: LrScale = setting(
-        LrScale.none, "how the learning rate grows with batch_size; model.learning_rate is the rate at model.batch_size"
+        LrScale.none,
+        "how the learning rate grows with batch_size; model.learning_rate is the rate at model.batch_size",
     )
 
 
@@ -68,13 +69,16 @@ class DeviceConfig:
 class ModelConfig(ModelSpec):
     """conf/model: a network and how its study trains it."""
 
-    name: str = setting(MISSING, "name of the network, as accelbench, timm, torchvision or transformers calls it")
+    name: str = setting(
+        MISSING, "name of the network, as accelbench, timm, torchvision or transformers calls it"
+    )
     target: str | None = setting(None, "dotted path of your own class, such as my_package.nets.MyNet")
     batch_size: AtLeastOne = setting(128, "default of batch_size for this network")
     epochs: AtLeastOne = setting(1, "default of epochs for this network")
     # a study's network has the shape of the study's images
     input_shape: tuple[AtLeastOne, ...] | None = setting(  # type: ignore[assignment]
-        None, "data=random: shape of one sample, such as '[3,224,224]'. Default: the model's own shape, or 28x28"
+        None,
+        "data=random: shape of one sample, such as '[3,224,224]'. Default: the model's own shape, or 28x28",
     )
 
 
@@ -99,7 +103,9 @@ class SlurmConfig:
     """The settings of executor=slurm, named as in submitit. None: Slurm's default. `nodes` is the number of jobs."""
 
     partition: str | None = setting(None, "partition of Slurm that runs the jobs, as in sbatch --partition")
-    constraint: str | None = setting(None, "features that a node must have, such as h100, as in sbatch --constraint")
+    constraint: str | None = setting(
+        None, "features that a node must have, such as h100, as in sbatch --constraint"
+    )
     account: str | None = setting(None, "account that pays for the jobs, as in sbatch --account")
     qos: str | None = setting(None, "quality of service of the jobs, as in sbatch --qos")
     time: AtLeastOne | None = setting(None, "time limit of a job in minutes. Default: 240")
@@ -119,12 +125,15 @@ class RayConfig:
     """The settings of executor=ray."""
 
     address: str | None = setting(
-        None, "Ray cluster: auto (the one of this machine), host:port (another) or local (starts one). Default: auto"
+        None,
+        "Ray cluster: auto (the one of this machine), host:port (another) or local (starts one). Default: auto",
     )
     nodes: AtLeastOne | None = setting(
         None, "maximum number of tasks, one per node, for all cells that need the same devices. Default: 1"
     )
-    num_retries: Count | None = setting(None, "how often a task is restarted after it lost its node. Default: 3")
+    num_retries: Count | None = setting(
+        None, "how often a task is restarted after it lost its node. Default: 3"
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -145,15 +154,20 @@ def _group(kind: type[T], help: str) -> T:
 class SweepSettings:
     """The settings of a whole sweep that have the same names on the command line and in `SweepOptions`."""
 
-    repeats: AtLeastOne = setting(1, "number of fresh processes for each cell; all cells run before one is repeated")
+    repeats: AtLeastOne = setting(
+        1, "number of fresh processes for each cell; all cells run before one is repeated"
+    )
     suite: str = setting("adhoc", "name of a suite in params.yaml; adhoc: no suite")
     profile: Profile | None = setting(None, "which list of a suite in params.yaml is measured: quick or full")
-    out: str | None = setting(None, "folder for the records, under runs/; if the folder exists, its sweep continues")
+    out: str | None = setting(
+        None, "folder for the records, under runs/; if the folder exists, its sweep continues"
+    )
     retry: Retry = setting(
         Retry.none, "failed: repeats the cells of out= that failed, timed out, were killed or were disturbed"
     )
     quiet_s: NotNegative = setting(
-        30.0, "seconds to wait for a quiet machine before a disturbed cell is repeated. 0: it is never repeated"
+        30.0,
+        "seconds to wait for a quiet machine before a disturbed cell is repeated. 0: it is never repeated",
     )
     verbose: bool = setting(False, "whether to show what the cells' libraries print; -v does the same")
 
@@ -180,13 +194,18 @@ class RunConfig(SweepSettings, Options, RunSettings):
 
 
 # Setting that chooses a file in conf/<setting>/ -> the kind of thing that it chooses.
-GROUPS: dict[str, str] = {group.name: group.metadata[GROUP] for group in fields(RunConfig) if GROUP in group.metadata}
+GROUPS: dict[str, str] = {
+    group.name: group.metadata[GROUP] for group in fields(RunConfig) if GROUP in group.metadata
+}
 # The paths of all settings.
 PATHS = [*GROUPS, *(setting.path for setting in declared(RunConfig)), "model.batch_args.seq_len"]
 # All settings and groups of settings, as messages list them.
 NAMES = tuple(
     dict.fromkeys(
-        [*GROUPS, *(setting.name for setting in fields(RunConfig) if "omegaconf_ignore" not in setting.metadata)]
+        [
+            *GROUPS,
+            *(setting.name for setting in fields(RunConfig) if "omegaconf_ignore" not in setting.metadata),
+        ]
     )
 )
 
@@ -195,7 +214,9 @@ LISTED = " `accelbench run --help` lists the settings."
 
 def check_known(name: str, value: str) -> None:
     """Raises a UserError if neither a setting nor a section has this name."""
-    if name.removesuffix(".name") not in GROUPS and not any(f"{path}.".startswith(f"{name}.") for path in PATHS):
+    if name.removesuffix(".name") not in GROUPS and not any(
+        f"{path}.".startswith(f"{name}.") for path in PATHS
+    ):
         raise UserError(f"{name}={value}: unknown setting.{did_you_mean(name, PATHS)}{LISTED}")
 
 
@@ -211,7 +232,8 @@ class SweepOptions(SweepSettings):
     is_auto: bool = False  # whether accelbench chose the device
     waits_s: float | None = None  # longest wait for another measurement to end; None: no limit
     ends_after_s: float | None = None  # no cell starts later than this after the start of measuring
-    words_of: Mapping[str, str] = field(default_factory=dict)  # id of a cell with repeat=0 -> words that ask for it
+    # Id of a cell with repeat=0 -> words that ask for it.
+    words_of: Mapping[str, str] = field(default_factory=dict)
 
 
 def differing_options(first: SweepOptions, second: SweepOptions) -> str:

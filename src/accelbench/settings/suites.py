@@ -27,7 +27,8 @@ AXES = [name for name in NAMES if name not in NOT_AXES]
 # Arguments of the user's own code, and options of sbatch.
 ARGUMENTS = ("model.args.", "model.batch_args.", "data.args.", "executor.slurm.additional_parameters.")
 PATHS = ("out", "data.root")  # settings that are paths
-AXES_OF_PATHS = ("data.path", "model.weights", "python")  # settings that are paths, and may have several values
+# Settings that are paths, and may have several values.
+AXES_OF_PATHS = ("data.path", "model.weights", "python")
 NO_SUITE = "adhoc"
 QUOTES = "'\""
 # A slip of the keyboard must not fill the memory.
@@ -54,7 +55,8 @@ class Suite(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     always: str | None = None  # words that are added to each line
     quick: list[str] = []
     full: list[str] = []
-    override: dict[str, Any] | None = None  # settings that replace settings of the lines, for `dvc exp run -S`
+    # Settings that replace settings of the lines, for `dvc exp run -S`.
+    override: dict[str, Any] | None = None
 
 
 def lines_in(words: Sequence[str], params: Params) -> list[Line]:
@@ -258,7 +260,9 @@ def _values(override: Override) -> list[str]:
     with suppress(HydraException, ValueError, ArithmeticError):
         values = list(islice(override.sweep_string_iterator(), MAX_CELLS + 1))
     if not values:
-        raise UserError(f"{word}: should be a list, or a range with a value, finite bounds and a step that is not 0")
+        raise UserError(
+            f"{word}: should be a list, or a range with a value, finite bounds and a step that is not 0"
+        )
     return [f"{key}={value}" for value in values]
 
 

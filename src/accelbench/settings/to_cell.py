@@ -276,7 +276,9 @@ def _weights(model: ModelConfig) -> str:
 def _of_transformers(model: ModelConfig) -> dict[str, int]:
     length = model.batch_args.get("seq_len", SEQ_LEN)
     if unknown := set(model.batch_args) - {"seq_len"}:
-        raise UserError(f"model.batch_args.{min(unknown)}: transformers' batches have only model.batch_args.seq_len")
+        raise UserError(
+            f"model.batch_args.{min(unknown)}: transformers' batches have only model.batch_args.seq_len"
+        )
     if type(length) is not int or not 1 <= length <= MAX_COUNT:
         raise UserError(f"model.batch_args.seq_len={length}: should be a whole number from 1 to {MAX_COUNT}")
     return {"seq_len": length}

@@ -107,7 +107,9 @@ def sync(root: Path, sweeps: Iterable[Sequence[Process]], *, has_all: bool = Fal
         store = open_store(root)
         delivered = cache(store.delivered)  # which lists all runs of a suite
         for processes in sweeps:
-            tracked = [process for process in processes if has_all or process.environment.get(TRACKING) != UNTRACKED]
+            tracked = [
+                process for process in processes if has_all or process.environment.get(TRACKING) != UNTRACKED
+            ]
             for suite, of_suite in grouped(tracked, lambda process: process.cell.suite).items():
                 missing = []
                 for process in ran(of_suite):

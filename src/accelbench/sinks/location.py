@@ -13,7 +13,8 @@ from accelbench.project import shown
 from accelbench.schema.secrets import masked
 from accelbench.schema.text import beginning, message_of, summary
 
-NOT_IN_ADDRESSES = re.compile("[?#%\ud800-\udfff]")  # characters that a path in a database's address can't have
+# Characters that a path in a database's address can't have.
+NOT_IN_ADDRESSES = re.compile("[?#%\ud800-\udfff]")
 MAX_PROBLEM = 300  # characters of a message
 PREFIX = "accelbench/"  # beginning of the names of our experiments
 HOST, PORT = "127.0.0.1", 5000  # default address at which `accelbench ui` serves the project's store
@@ -77,7 +78,9 @@ def locked(root: Path) -> Iterator[None]:
         if is_own(root):
             # Without this, MLflow would try again for two minutes, and print each attempt.
             try:
-                with closing(sqlite3.connect(database(root), timeout=PATIENCE_S, isolation_level=None)) as connection:
+                with closing(
+                    sqlite3.connect(database(root), timeout=PATIENCE_S, isolation_level=None)
+                ) as connection:
                     connection.execute("BEGIN IMMEDIATE")
             except sqlite3.Error as error:
                 raise UserError(f"{database(root).name}: not usable ({error})") from error

@@ -23,7 +23,8 @@ for _name, _value in {
     "MLFLOW_HTTP_REQUEST_TIMEOUT": "5",
     "MLFLOW_DISABLE_TELEMETRY": "true",
     "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",  # otherwise each run prints two lines
-    "MLFLOW_LOGGING_LEVEL": "CRITICAL",  # MLflow raises every error that it logs, and the sweep prints it in one line
+    # MLflow raises every error that it logs, and the sweep prints it in one line.
+    "MLFLOW_LOGGING_LEVEL": "CRITICAL",
 }.items():
     os.environ.setdefault(_name, _value)
 
@@ -170,7 +171,8 @@ class Store:
     def _put(self, run: entities.Run, name: str, text: str) -> None:
         """Writes a file of a run."""
         uri = run.info.artifact_uri
-        if is_own(self._root) and uri.startswith(PROXIED):  # MLflow's client can't write files to such addresses
+        # MLflow's client can't write files to such addresses.
+        if is_own(self._root) and uri.startswith(PROXIED):
             path = artifacts(self._root) / uri.removeprefix(PROXIED).lstrip("/") / name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text, encoding="utf-8")

@@ -51,7 +51,8 @@ RECORD, CELL, SWEEP, WORD = "record", "cell", "sweep", "word"
 ABOUT_WIDTH = 100  # columns of an experiment's description
 ALONE = "alone"  # the word of a cell without another cell to compare with
 MAX_POINTS = 240  # points of one series: a chart shows no more; the record keeps all
-VIEW = Path(__file__).parent / "view.json"  # the columns and charts of the saved view, as MLflow 3.17 keeps them
+# The columns and charts of the saved view, as MLflow 3.17 keeps them.
+VIEW = Path(__file__).parent / "view.json"
 VIEW_KEY = "accelbench"
 VIEW_TAG = f"mlflow.sharedViewState.{VIEW_KEY}"
 CARD_WIDTH, MAX_BARS = 100, 8  # columns and bars of card.html
@@ -126,7 +127,9 @@ def of_cells(cells: Sequence[MeasuredCell]) -> list[Run]:
     has several processes, it becomes the parent of their runs.
     """
     by_key = {cell.measured_key: job for job in jobs(cells) for cell in job.cells}
-    return [_of_cell(cell, by_key.get(cell.measured_key)) for cell in cells if ran([cell]) and not cell.is_older]
+    return [
+        _of_cell(cell, by_key.get(cell.measured_key)) for cell in cells if ran([cell]) and not cell.is_older
+    ]
 
 
 def _of_cell(cell: MeasuredCell, job: Job | None) -> Run:
@@ -176,7 +179,9 @@ def _run(
     name = run_name(process.cell)
     metrics = _metrics(process, share)
     stand_in = f"stand-in for {record.data.name}" if record.data and record.data.stand_in else ""
-    words = [word for word in (answer, _outcome(process), str(process.row["device_name"] or ""), stand_in) if word]
+    words = [
+        word for word in (answer, _outcome(process), str(process.row["device_name"] or ""), stand_in) if word
+    ]
     remarks = [f"{kind.name}: {text}" for kind in Kind for text in remarks_in(process.row, kind)]
     note = [" · ".join([f"**{words[0]}**", *words[1:]])]
     note += [f"- {remark}" for remark in remarks]
@@ -266,7 +271,9 @@ def _curves(record: Record) -> Iterator[Point]:
                 yield Point(f"epoch/{kind}loss", part.loss, _end_ms(record), number)
     key = "target/" + re.sub(r"[^\w\-. /]", "_", record.cell.target.metric)
     for evaluation in measured.target.evaluations if measured.target else ():
-        yield Point(key, evaluation.value, start_ms(record) + round(1000 * evaluation.ended_s), evaluation.num_steps)
+        yield Point(
+            key, evaluation.value, start_ms(record) + round(1000 * evaluation.ended_s), evaluation.num_steps
+        )
 
 
 def _system(record: Record) -> Iterator[Point]:
@@ -289,7 +296,9 @@ def _means(processes: Iterable[Process]) -> Iterator[Point]:
 def _thinned(points: Iterable[Point]) -> list[Point]:
     """Keeps every k-th known value of each series, at most `MAX_POINTS`."""
     chosen = []
-    for series in grouped((point for point in points if point.value is not None), lambda point: point.key).values():
+    for series in grouped(
+        (point for point in points if point.value is not None), lambda point: point.key
+    ).values():
         chosen += series[:: math.ceil(len(series) / MAX_POINTS)]
     return chosen
 
@@ -299,7 +308,12 @@ def experiment_tags(sweep: str, about: str) -> dict[str, str]:
     state = json.loads(VIEW.read_text()) | {"searchFilter": search(sweep)}
     view = {"name": VIEW_KEY, "createdAt": 0, "state": json.dumps(state)}
     # Without a kind, MLflow's UI guesses one and asks the user to confirm it.
-    return {VIEW_TAG: json.dumps(view), "mlflow.experimentKind": "custom_model_development", SWEEP: sweep, NOTE: about}
+    return {
+        VIEW_TAG: json.dumps(view),
+        "mlflow.experimentKind": "custom_model_development",
+        SWEEP: sweep,
+        NOTE: about,
+    }
 
 
 def search(sweep: str) -> str:

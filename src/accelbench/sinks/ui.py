@@ -16,13 +16,23 @@ from accelbench.devices import packages
 from accelbench.errors import UserError, how_to_install
 from accelbench.lifeline import ending_as_ctrl_c
 from accelbench.sinks.delivery import open_store
-from accelbench.sinks.location import HOST, PORT, artifacts, database, is_own, server_uri, tracking_uri, unreachable
+from accelbench.sinks.location import (
+    HOST,
+    PORT,
+    artifacts,
+    database,
+    is_own,
+    server_uri,
+    tracking_uri,
+    unreachable,
+)
 from accelbench.sinks.mlflow_fields import view_url
 
 # Another name of `HOST` in browsers. On the first visit at a usual name, MLflow's assistant covers some columns.
 NAME = "accelbench.localhost"
 DIRECT = build_opener(ProxyHandler({}))  # ignores the shell's proxy: the server is on this machine
-ALLOWED_HOSTS = f"{HOST},{HOST}:*,localhost,localhost:*,{NAME}:*"  # with any port, because a tunnel may use another one
+# With any port, because a tunnel may use another one.
+ALLOWED_HOSTS = f"{HOST},{HOST}:*,localhost,localhost:*,{NAME}:*"
 
 
 def serve(root: Path, port: int = PORT, open_browser: bool = True) -> int:
@@ -41,7 +51,8 @@ def serve(root: Path, port: int = PORT, open_browser: bool = True) -> int:
     if packages.version("mlflow") is None:  # runs need only mlflow-skinny, which has no server
         raise UserError(f"MLflow's server is not installed: {how_to_install('ui')}")
     with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as the server does: a just closed port is free
+        # As the server does: a just closed port is free.
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((HOST, port))
         except (OSError, OverflowError) as error:
@@ -79,13 +90,21 @@ def _server(root: Path, port: int) -> Iterator[subprocess.Popen[bytes]]:
     command += ["--allowed-hosts", ALLOWED_HOSTS]
     command += ["--cors-allowed-origins", f"http://{NAME}:*"]  # the default refuses its own pages
     # MLflow's job runner evaluates language models. It would start two more processes.
-    environment = os.environ | {"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false", "MLFLOW_DISABLE_TELEMETRY": "true"}
+    environment = os.environ | {
+        "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",
+        "MLFLOW_DISABLE_TELEMETRY": "true",
+    }
     environment["PYTHONWARNINGS"] = "ignore"  # of libraries that MLflow uses
-    environment["MLFLOW_BACKEND_STORE_URI"] = tracking_uri(root)  # not a flag: all users of the machine can read flags
+    # Not a flag: all users of the machine can read flags.
+    environment["MLFLOW_BACKEND_STORE_URI"] = tracking_uri(root)
     environment["MLFLOW_LOGGING_LEVEL"] = "WARNING"
     # The server has a session of its own. Otherwise the terminal would send Ctrl-C to the server, too.
     server = subprocess.Popen(
-        command, env=environment, cwd=artifacts(root).parent, stdout=subprocess.DEVNULL, start_new_session=True
+        command,
+        env=environment,
+        cwd=artifacts(root).parent,
+        stdout=subprocess.DEVNULL,
+        start_new_session=True,
     )
     try:
         while server.poll() is None and not _answers(port):

@@ -40,7 +40,8 @@ def mean_difference_interval(
 
 def student_quantile(degrees_of_freedom: float, confidence: float) -> float:
     """Returns how many standard errors a bound of a mean's confidence interval is from the mean, by Student's t."""
-    from scipy.special import stdtrit  # this import takes a tenth of a second, that of scipy.stats a whole one
+    # This import takes a tenth of a second, that of scipy.stats a whole one.
+    from scipy.special import stdtrit
 
     return float(stdtrit(degrees_of_freedom, (1 + confidence) / 2))
 
@@ -147,5 +148,9 @@ def fixed_is_met(values: Sequence[float], threshold: float, lower: bool) -> bool
 
     Returns False if there is only one run, or if a value is not finite.
     """
-    low, high = mean_interval(values, 0.98) if len(values) > 1 and math.isfinite(sum(values)) else (-math.inf, math.inf)
+    low, high = (
+        mean_interval(values, 0.98)
+        if len(values) > 1 and math.isfinite(sum(values))
+        else (-math.inf, math.inf)
+    )
     return high < threshold if lower else low > threshold

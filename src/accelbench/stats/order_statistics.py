@@ -140,7 +140,8 @@ def change(values: Sequence[float]) -> float:
     num = len(every)
     trend = 0
     before = list[float]()
-    for value in every:  # adds the number of earlier smaller values, subtracts the number of earlier larger ones
+    # Adds the number of earlier smaller values, subtracts the number of earlier larger ones.
+    for value in every:
         trend += bisect_left(before, value) + bisect_right(before, value) - len(before)
         insort(before, value)
     is_trend = abs(trend) - 1 > QUANTILE_99 * math.sqrt(num * (num - 1) * (2 * num + 5) / 18)

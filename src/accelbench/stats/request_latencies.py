@@ -29,7 +29,8 @@ Bound = float | None
 
 RISK = 0.01  # risk of a sure pass, and of a sure fail, if the true percentile is exactly at the limit
 NUM_BATCHES = 20
-SHORTEST = 10  # requests in a batch: shorter batches do not show clusters, so clusters of this size are assumed
+# Requests in a batch: shorter batches do not show clusters, so clusters of this size are assumed.
+SHORTEST = 10
 # Bounds of the correlation of successive batches. If the correlation is below the first, the 20 batches may be
 # independent, and nothing is corrected. A correction uses at most the second.
 RELATED, MOST_RELATED = 0.2, 0.8
@@ -43,7 +44,8 @@ FEWEST = 1.42  # factor of the number of independent requests: `CAREFUL`, and St
 MIN_JOINED = 3  # probes that can give a sure answer together
 MAX_LOAD = 1.8  # percentile / limit, or limit / percentile; the line does not fit probes with a larger ratio
 OTHERS = (0.7, 1.4)  # the line's slope is multiplied by these to widen the interval
-QUANTILE = 2.2  # standard errors; with `OTHERS`, at most 1 in 20 intervals of simulated searches misses the rate
+# Standard errors; with `OTHERS`, at most 1 in 20 intervals of simulated searches misses the rate.
+QUANTILE = 2.2
 NEVER = np.iinfo(np.int64).max  # latency of a request without an answer
 
 
@@ -213,7 +215,9 @@ def _fitted(probes: Sequence[Probe], percentile: float) -> tuple[float, float, i
     near = [probe for probe in probes if 1 / MAX_LOAD < probe.load < MAX_LOAD and probe.effect < math.inf]
     if len({probe.load > 1 for probe in near}) < 2 or len({probe.rate for probe in near}) < 2:
         return None
-    rates, nums, effects, loads = np.array([(probe.rate, probe.num, probe.effect, probe.load) for probe in near]).T
+    rates, nums, effects, loads = np.array(
+        [(probe.rate, probe.num, probe.effect, probe.load) for probe in near]
+    ).T
     allowed = 1 - percentile / 100
     heights = 1 / loads - 1  # 0 at the limit
     errors = np.sqrt(effects / (allowed * nums)) / -math.log(allowed) / loads

@@ -45,7 +45,9 @@ FIGURES = (
 FILLS = (("▓", "cyan"), ("▒", "magenta"), ("█", "blue"), ("░", "yellow"))  # for the phases of a step, in turn
 
 
-def show_card(record: Record, path: str, console: Console, *, says_why: bool = True, is_verbose: bool = False) -> None:
+def show_card(
+    record: Record, path: str, console: Console, *, says_why: bool = True, is_verbose: bool = False
+) -> None:
     """Prints the card of a record, whatever its status. The record's file is at `path`.
 
     Unknown numbers are left out. If `says_why`, the card has the reason of a failure; otherwise the reason is already
@@ -134,7 +136,9 @@ def _step(row: Row, width: int) -> Iterator[Text]:
         done += value
         bar.append(fill * (round(room * done / total) - start), colour)
         if value >= 0.005 * total:
-            names.append(GAP if names else "").append(f"{phase.replace('_', ' ')} {100 * value / total:.0f} %", colour)
+            names.append(GAP if names else "").append(
+                f"{phase.replace('_', ' ')} {100 * value / total:.0f} %", colour
+            )
     yield bar.append("  step", "dim")
     yield names
 

@@ -26,7 +26,8 @@ class InterleavedRuns:
     """The processes of a comparison. They run in a random order: `repeat` of a process is its position."""
 
     seed: int
-    cells: list[Cell]  # a cell per process, in the order of plan.json: the first cell's, then the second cell's
+    # A cell per process, in the order of plan.json: the first cell's, then the second cell's.
+    cells: list[Cell]
     is_second: list[bool]  # for each position, whether the second cell runs
 
     def sides(self, records: Iterable[Record]) -> tuple[list[Record], list[Record]]:
@@ -76,7 +77,9 @@ def shuffled_runs(first: Cell, second: Cell, num_rounds: int, seed: int) -> Inte
     """Plans `num_rounds` rounds. Each runs both cells once, in random order. Equal seeds give equal orders."""
     generator = random.Random(seed)
     is_second = [choice for _ in range(num_rounds) for choice in generator.sample([False, True], 2)]
-    cells = [replace(second if choice else first, repeat=position) for position, choice in enumerate(is_second)]
+    cells = [
+        replace(second if choice else first, repeat=position) for position, choice in enumerate(is_second)
+    ]
     return InterleavedRuns(seed, sorted(cells, key=lambda cell: is_second[cell.repeat]), is_second)
 
 
@@ -88,11 +91,15 @@ def with_seeds(cells: Sequence[Cell], num: int) -> list[Cell]:
     check_cells(num * len(cells), "--seeds")
     for cell in cells:
         if cell.seed + num > MAX_SEED:
-            raise UserError(f"seed={cell.seed}: with --seeds {num}, a seed would be above {MAX_SEED}: use a lower seed")
+            raise UserError(
+                f"seed={cell.seed}: with --seeds {num}, a seed would be above {MAX_SEED}: use a lower seed"
+            )
     return [replace(cell, seed=cell.seed + more) for more in range(num) for cell in cells]
 
 
-def save_comparison(runs: InterleavedRuns, names: tuple[str, str], records: Sequence[Record], folder: Path) -> None:
+def save_comparison(
+    runs: InterleavedRuns, names: tuple[str, str], records: Sequence[Record], folder: Path
+) -> None:
     """Writes compare.json: the name of each cell, and the names of its records. Raises WriteError."""
     sides = []
     for name, of_side in zip(names, runs.sides(records), strict=True):

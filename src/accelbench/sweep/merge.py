@@ -63,7 +63,8 @@ def merge_into(target: Path, parts: Sequence[Part], done: Merged) -> None:
     for folder in places:
         has_plan = (folder / PLAN).exists()
         plans.append(plan_file.read_plan(folder) if has_plan else plan_file.plan_of_records(folder))
-    cells = {wanted.record_name: wanted for plan in plans for wanted in plan.cells}  # two machines may share a cell
+    # Two machines may share a cell.
+    cells = {wanted.record_name: wanted for plan in plans for wanted in plan.cells}
     for folder, source in parts:
         for path in sorted(folder.glob(RECORDS)):
             is_new = not (target / path.name).exists()
@@ -90,7 +91,9 @@ def _is_added(path: Path, target: Path, source: str, done: Merged) -> bool:
             with writing(there) as file:
                 shutil.copyfile(path, file)
         elif not cmp(path, there, shallow=False):
-            done.problems.append(f"{shown(there)}: {source} has another measurement of this cell; the one here stays")
+            done.problems.append(
+                f"{shown(there)}: {source} has another measurement of this cell; the one here stays"
+            )
             return False
     except OSError as error:
         done.problems.append(f"{shown(there)}: not a copy of {shown(path)} ({error.strerror})")

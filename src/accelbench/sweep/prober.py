@@ -92,7 +92,9 @@ class Prober:
         """Returns the ceilings of the cell's device. Returns None if the device can't be probed."""
         key = _probed(cell)
         if key not in self.known:
-            self.known[key] = kept = read_ceilings(self.root, of_cell(cell, self.environment)).get(cell.device.value)
+            self.known[key] = kept = read_ceilings(self.root, of_cell(cell, self.environment)).get(
+                cell.device.value
+            )
             precisions = [cell.precision]
             precisions += [other.precision for other in self.cells if _probed(other) == key]
             wanted = dict.fromkeys(word for precision in precisions for word in formats_of(precision))
@@ -100,7 +102,9 @@ class Prober:
                 self.probe(cell, unprobed)
         return self.known[key]
 
-    def probe(self, cell: Cell, precisions: Sequence[Precision], why: str = "again only for other packages") -> None:
+    def probe(
+        self, cell: Cell, precisions: Sequence[Precision], why: str = "again only for other packages"
+    ) -> None:
         """Prints `why`, probes the device, and stores its ceilings.
 
         If other programs disturb the probe, waits for a quiet machine, at most as long as a probe takes, and repeats
@@ -114,13 +118,17 @@ class Prober:
             self.say(f"Measuring the peak speed of {device} ({about}) ...")
             outcome = self.hosts.probe(cell, precisions)
             if outcome.ceilings is None:
-                self.say(f"{device} could not be probed: {outcome.reason}. Its cells get no share of the peak speed.")
+                self.say(
+                    f"{device} could not be probed: {outcome.reason}. Its cells get no share of the peak speed."
+                )
                 return
             load = load_beside(outcome.system)
             if load is None:
                 self._keep(cell, outcome.ceilings)
                 return
-            if why == AGAIN or not self._quiet.comes(f"The probe of {device} was disturbed ({load})", seconds):
+            if why == AGAIN or not self._quiet.comes(
+                f"The probe of {device} was disturbed ({load})", seconds
+            ):
                 self.say(
                     f"The peak speed of {device} is unknown in this sweep: other programs disturbed the probe ({load})"
                 )

@@ -24,7 +24,17 @@ from accelbench.isolation.child import Outcome
 from accelbench.isolation.hosts import Hosts
 from accelbench.judging.verdict import ALLOWED, BUSY, is_allowed, judge, why_disturbed
 from accelbench.presentation import counted, say
-from accelbench.project import MANIFEST, PLAN, REQUESTS, RUNS, SAFETENSORS, Workplace, resolved, shown, workplace
+from accelbench.project import (
+    MANIFEST,
+    PLAN,
+    REQUESTS,
+    RUNS,
+    SAFETENSORS,
+    Workplace,
+    resolved,
+    shown,
+    workplace,
+)
 from accelbench.schema import plan_file
 from accelbench.schema.cell import MODULE, RANDOM, SERVING, Cell, DataSpec, Device, Status
 from accelbench.schema.plan_file import WantedCell
@@ -146,7 +156,11 @@ class Session:
             words = options.words_of.get(replace(item.cell, repeat=0).id, item.words)
             planned.append(replace(item, planned_in=self.planned_in(item.cell), words=words))
         plan = plan_file.PlanFile(
-            suite=options.suite, title=options.title, study=options.study, profile=options.profile, cells=planned
+            suite=options.suite,
+            title=options.title,
+            study=options.study,
+            profile=options.profile,
+            cells=planned,
         )
         with writing_errors(f"out={shown(self.folder)}"):
             plan_file.write_plan(plan, self.folder)
@@ -158,10 +172,14 @@ class Session:
         num_gpus = max((cell.devices for cell in runnable if cell.device == Device.gpu), default=0)
         self._idle_w = energy_counters.idle_w(energy_counters.counters(num_gpus))
         if self.options.verbose:  # also for the hosts' output at their end
-            self.hosts.listener = lambda printed: self.say(ending(Text.from_ansi(printed).plain, MAX_OUTPUT), "dim")
+            self.hosts.listener = lambda printed: self.say(
+                ending(Text.from_ansi(printed).plain, MAX_OUTPUT), "dim"
+            )
         self._quiet = Quiet(0.0 if is_allowed() else self.options.quiet_s, self.say)
         environment = fingerprint(PROBING_ENGINE)
-        self._prober = Prober(self.hosts, self.place.cache, environment, self.say, runnable, quiet=self._quiet)
+        self._prober = Prober(
+            self.hosts, self.place.cache, environment, self.say, runnable, quiet=self._quiet
+        )
         if runnable and runnable[0].engine == PROBING_ENGINE:
             # The host imports the framework while the trackers are opened. An earlier import would disturb the idle
             # power, and the host of another engine would disturb the probe.
@@ -228,7 +246,9 @@ class Session:
             status = Status.ok if reason is None else Status.invalid
             measured = replace(measured, notes=[*measured.notes, *notes])
             if measured.target is not None:
-                measured = replace(measured, target=replace(measured.target, planned_in=self.planned_in(cell)))
+                measured = replace(
+                    measured, target=replace(measured.target, planned_in=self.planned_in(cell))
+                )
         served = measured.serving if measured else None
         if requests is not None and (served is None or served.requests_digest is None):
             requests.unlink(missing_ok=True)  # belongs to an earlier record of this name
@@ -265,7 +285,9 @@ class Session:
                     return "the data set was prepared anew"
             except DataError as error:
                 return f"the data set was changed ({error})"
-        return "your code or weights were changed" if self.ready.is_changed(item.cell, item.identity) else None
+        return (
+            "your code or weights were changed" if self.ready.is_changed(item.cell, item.identity) else None
+        )
 
 
 def set_aside(path: Path) -> str:

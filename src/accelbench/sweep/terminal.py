@@ -139,7 +139,8 @@ class JobLines:
     ) -> None:
         self.width = width
         keys = dict.fromkeys(wanted.cell.key_without(PROCESS_SETTINGS) for wanted in plan or planned)
-        self._places = {key: place for place, key in enumerate(keys)}  # key of a cell -> its place in the plan
+        # Key of a cell -> its place in the plan.
+        self._places = {key: place for place, key in enumerate(keys)}
         # job -> its cells by their place in the plan and key, each with its latest process
         self._of_job: dict[object, dict[tuple[int, str], MeasuredCell]] = {}
         for record in earlier:
@@ -194,7 +195,9 @@ class JobLines:
         ratio = "" if gain is None else f"{significant(gain.ratio, 2)}x"
         is_doubted = warnings_of(row) or (gain is not None and gain.is_doubtful)
         mark = headline.DOUBT if is_doubted else " "
-        return Text.assemble(f"  {rate:>8}  {interval_text(row):<6}  ", (f"{ratio:>5}", "bold"), (f" {mark}", "yellow"))
+        return Text.assemble(
+            f"  {rate:>8}  {interval_text(row):<6}  ", (f"{ratio:>5}", "bold"), (f" {mark}", "yellow")
+        )
 
     def _gain(self, process: Process) -> Gap | None:
         """Returns the gain over the reference's latest process. None for the reference, or if it has not run."""
@@ -205,7 +208,8 @@ class JobLines:
         place = self._places.get(process.cell.key_without(PROCESS_SETTINGS), len(self._places))
         cells[place, cell.measured_key] = cell
         in_order = [cells[key] for key in sorted(cells)]
-        return Job(in_order, setting_key(in_order[0].cell)).gain_of(cell)  # `jobs` would take long for each line
+        # `jobs` would take long for each line.
+        return Job(in_order, setting_key(in_order[0].cell)).gain_of(cell)
 
 
 def details(row: Row) -> list[str]:
@@ -236,7 +240,9 @@ def conclude(result: "SweepResult", console: Console) -> None:
         say(console, f"  {DISTURBED}: {why[0]}; {UNCOUNTED}.", "yellow")
         say(console, f"  To measure again: {again}", "yellow")
     say_skipped([record.reason for record in records if record.status == Status.skipped], console)
-    for bad in [record for record in records if record.status in UNEXPECTED and record.sweep_id != result.sweep_id]:
+    for bad in [
+        record for record in records if record.status in UNEXPECTED and record.sweep_id != result.sweep_id
+    ]:
         say(console, f"  {bad.label}: {bad.status}: {bad.reason}", "red")
     took_s = sum(record.wall_s for record in records)
     say(console, f"Records: {folder} ({duration(took_s)} of measuring)")

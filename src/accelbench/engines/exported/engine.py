@@ -39,7 +39,8 @@ from accelbench.schema.text import beginning, message_of, one_line
 
 FILE = "artifact.json"
 MIN_CALIBRATED = 128  # fewest samples for calibration, in full batches
-MAX_ASKED_S = 20.0  # seconds for the accuracy check; if the time is over, only the first samples of the test set count
+# Seconds for the accuracy check; if the time is over, only the first samples of the test set count.
+MAX_ASKED_S = 20.0
 MAX_WHY = 300  # characters of an exporter's error
 IMAGES = (Pipeline.array, Pipeline.jpeg)  # pipelines with images of a data set
 # Libraries of networks that classify images.
@@ -70,7 +71,8 @@ class EngineReport:
 
     computed: str  # the dtype of weights and matrix products, by its name in NumPy
     threads: int  # number of threads that compute
-    formats: Mapping[str, int] = field(default_factory=dict)  # format -> number of matrix products in this format
+    # Format -> number of matrix products in this format.
+    formats: Mapping[str, int] = field(default_factory=dict)
 
 
 class Compiler:
@@ -131,7 +133,9 @@ def skipping(exporter: str) -> Iterator[None]:
         yield
     except Exception as error:  # any exception: an exporter runs the user's code
         why = beginning(one_line(message_of(error)), MAX_WHY)
-        raise UnsupportedError(f"{exporter} can't convert the network: {type(error).__name__}: {why}") from error
+        raise UnsupportedError(
+            f"{exporter} can't convert the network: {type(error).__name__}: {why}"
+        ) from error
 
 
 def program_of(network: nn.Module, inputs: Inputs, *, any_size: bool) -> ExportedProgram:
@@ -145,7 +149,9 @@ def program_of(network: nn.Module, inputs: Inputs, *, any_size: bool) -> Exporte
         shapes = mapped(inputs, lambda tensor: first)
         exporter = "torch.export for any batch size (use server.max_batch=1, or engine=pytorch)"
     with skipping(exporter), torch.no_grad():
-        program = torch.export.export(TensorOutputs(network).eval(), inputs, dynamic_shapes=shapes, strict=False)
+        program = torch.export.export(
+            TensorOutputs(network).eval(), inputs, dynamic_shapes=shapes, strict=False
+        )
     return program  # noqa: RET504  # mypy assumes that a context may suppress exceptions
 
 
@@ -155,9 +161,11 @@ class Artifact:
 
     file: str  # the name of the file that the engine loads
     export_s: float  # seconds to export the network from PyTorch
-    quantize_s: float | None = None  # seconds to quantise it, calibration included; None if it was not quantised
+    # Seconds to quantise it, calibration included; None if it was not quantised.
+    quantize_s: float | None = None
     num_calibrated: int = 0  # samples used for calibration
-    compile_s: float = 0.0  # seconds to compile it before it was saved; about 0 if the engine compiles when it loads
+    # Seconds to compile it before it was saved; about 0 if the engine compiles when it loads.
+    compile_s: float = 0.0
     num_bytes: int  # bytes of its files
 
 

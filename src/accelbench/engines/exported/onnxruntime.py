@@ -54,7 +54,9 @@ class Compiled(Compiler):
         prepared = folder / "prepared.onnx"
         path = folder / QUANTIZED
         with skipping("ONNX Runtime's quantiser"):
-            quant_pre_process(str(exported), str(prepared), skip_symbolic_shape=True, save_as_external_data=True)
+            quant_pre_process(
+                str(exported), str(prepared), skip_symbolic_shape=True, save_as_external_data=True
+            )
             quantize_static(
                 str(prepared),
                 str(path),
@@ -91,7 +93,9 @@ class Compiled(Compiler):
         return onnxruntime.InferenceSession(str(self.path), options, providers=["CPUExecutionProvider"])
 
     def __call__(self, *args: Any, **kwargs: Any) -> Sequence[Tensor]:
-        return [torch.from_numpy(array) for array in self.session.run(None, _named(self.names, (args, kwargs)))]
+        return [
+            torch.from_numpy(array) for array in self.session.run(None, _named(self.names, (args, kwargs)))
+        ]
 
     def ran(self, inputs: Inputs) -> EngineReport:
         """Runs the network once in a second session, and reads the profile of this run.
@@ -102,7 +106,9 @@ class Compiled(Compiler):
             session = self._session(f"{folder}/run")
             session.run(None, _named(self.names, inputs))
             events = json.loads(Path(session.end_profiling()).read_text())
-        kernels = [event for event in events if event["cat"] == "Node" and event["name"].endswith("_kernel_time")]
+        kernels = [
+            event for event in events if event["cat"] == "Node" and event["name"].endswith("_kernel_time")
+        ]
         products = [kernel["args"] for kernel in kernels if PRODUCTS.search(kernel["args"]["op_name"])]
         formats = Counter(map(_format, products))
         return EngineReport(
@@ -126,7 +132,9 @@ def _calibration(path: Path, samples: Sequence[Inputs]) -> Any:
 
     names = [tensor.name for tensor in onnx.load(path, load_external_data=False).graph.input]
     batches = iter([_named(names, inputs) for inputs in samples])
-    return SimpleNamespace(get_next=lambda: next(batches, None), set_range=lambda start_index, end_index: None)
+    return SimpleNamespace(
+        get_next=lambda: next(batches, None), set_range=lambda start_index, end_index: None
+    )
 
 
 def _named(names: Sequence[str], inputs: Inputs) -> dict[str, NDArray[Any]]:

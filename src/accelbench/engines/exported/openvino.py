@@ -22,7 +22,14 @@ FILE, QUANTIZED = "network.xml", "quantized.xml"
 # Precision -> OpenVINO's word for the format of computation. Without this word, OpenVINO uses 16 bits if the CPU can.
 HINTS = {Precision.fp32: "f32", Precision.bf16: "bf16", Precision.fp16: "f16", Precision.int8: "f32"}
 # OpenVINO's name of a format -> NumPy's name.
-DTYPES = {"f32": "float32", "bf16": "bfloat16", "f16": "float16", "i8": "int8", "u8": "uint8", "f64": "float64"}
+DTYPES = {
+    "f32": "float32",
+    "bf16": "bfloat16",
+    "f16": "float16",
+    "i8": "int8",
+    "u8": "uint8",
+    "f64": "float64",
+}
 # The plugin's names of layer types that compute matrix products.
 ATTENTION = "ScaledDotProductAttention"
 PRODUCTS = {"Convolution", "Deconvolution", "FullyConnected", "MatMul", "RNNSeq", "RNNCell", ATTENTION}
@@ -78,7 +85,9 @@ class Compiled(Compiler):
     def ran(self, inputs: Inputs) -> EngineReport:
         """Reads the layers and settings of the compiled network."""
         layers = [dict(node.get_rt_info().items()) for node in self.network.get_runtime_model().get_ops()]
-        words = [_word(layer, "runtimePrecision") for layer in layers if _word(layer, "layerType") in PRODUCTS]
+        words = [
+            _word(layer, "runtimePrecision") for layer in layers if _word(layer, "layerType") in PRODUCTS
+        ]
         formats = Counter(DTYPES.get(word, word) for word in words)
         hint = str(self.network.get_property("INFERENCE_PRECISION_HINT").to_string())
         return EngineReport(

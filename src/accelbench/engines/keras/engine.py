@@ -103,7 +103,9 @@ class Backend(BaseBackend):
         if kind == "predict" and self.on_host and self.steps == self.num_devices == 1:
             # Compiles the same step as `predict_function`, but without the handling of lists and replicas, which takes
             # up to 15 % of a step of 1 ms.
-            images = tf.function(model.predict_step, reduce_retracing=True, jit_compile=model.jit_compile or None)
+            images = tf.function(
+                model.predict_step, reduce_retracing=True, jit_compile=model.jit_compile or None
+            )
 
             def execute(batches: Any) -> Any:
                 return images(tf.convert_to_tensor(batches[0][0]))
@@ -120,7 +122,8 @@ class Backend(BaseBackend):
                 callbacks.on_train_batch_begin(0)
             self.last = execute(batch)
             if callbacks is not None:
-                callbacks.on_train_batch_end(0, self.last)  # other threads read the logs; `wait` waits for them
+                # Other threads read the logs; `wait` waits for them.
+                callbacks.on_train_batch_end(0, self.last)
             if self._num_traces != traced:
                 self.wait()
                 self._num_compiles += 1
@@ -143,14 +146,20 @@ class Backend(BaseBackend):
         if not inside:
             return iter(lambda: list(islice(batches, self.steps)), [])
         # Each execution gets the iterator itself.
-        return repeat(batches) if feed.num_batches is None else repeat(batches, -(-feed.num_batches // self.steps))
+        return (
+            repeat(batches)
+            if feed.num_batches is None
+            else repeat(batches, -(-feed.num_batches // self.steps))
+        )
 
     def _dataset(self, feed: Feed) -> Any:
         if feed not in self.datasets:  # made once, because it copies the arrays and traces functions
             if isinstance(feed, ArrayFeed):
                 batches = _gathered(feed)
             else:
-                signature = tuple(tf.TensorSpec((None, *part.shape[1:]), part.dtype) for part in feed.batches[0])
+                signature = tuple(
+                    tf.TensorSpec((None, *part.shape[1:]), part.dtype) for part in feed.batches[0]
+                )
                 batches = tf.data.Dataset.from_generator(lambda: iter(feed), output_signature=signature)
             batches = batches.prefetch(tf.data.AUTOTUNE)
             if self.num_devices > 1:
@@ -219,12 +228,16 @@ def _gathered(feed: ArrayFeed) -> tf.data.Dataset:
         # Splits the indices as `fit` does. Slicing batch by batch would take 4 % of a step of 8 ms.
         num_in_full = tf.size(indices) // size * size
         rest = tf.data.Dataset.from_tensors(indices[num_in_full:]).take(tf.size(indices, tf.int64) % size)
-        return tf.data.Dataset.from_tensor_slices(tf.reshape(indices[:num_in_full], (-1, size))).concatenate(rest)
+        return tf.data.Dataset.from_tensor_slices(tf.reshape(indices[:num_in_full], (-1, size))).concatenate(
+            rest
+        )
 
     def gather(indices: tf.Tensor) -> tuple[tf.Tensor, ...]:
         return tuple(tf.gather(array, indices) for array in arrays)
 
-    epochs = tf.data.Dataset.from_generator(feed.order.epochs, output_signature=tf.TensorSpec((None,), tf.int64))
+    epochs = tf.data.Dataset.from_generator(
+        feed.order.epochs, output_signature=tf.TensorSpec((None,), tf.int64)
+    )
     batches = epochs.flat_map(batches_of).map(gather, num_parallel_calls=tf.data.AUTOTUNE)
     options = tf.data.Options()
     options.experimental_optimization.apply_default_optimizations = False  # they would copy the arrays
@@ -246,9 +259,15 @@ def strategy_for(cell: Cell) -> tf.distribute.Strategy:
     devices = tf.config.list_logical_devices(kind)
     if len(devices) < num:
         instead = "use engine=pytorch, or pip install 'tensorflow[and-cuda]' in an environment without torch"
-        raise UnsupportedError(f"device={cell.device}: TensorFlow finds {len(devices)} of {num} devices: {instead}")
+        raise UnsupportedError(
+            f"device={cell.device}: TensorFlow finds {len(devices)} of {num} devices: {instead}"
+        )
     names = [f"/{kind}:{index}" for index in range(num)]
-    return tf.distribute.OneDeviceStrategy(names[0]) if len(names) == 1 else tf.distribute.MirroredStrategy(names)
+    return (
+        tf.distribute.OneDeviceStrategy(names[0])
+        if len(names) == 1
+        else tf.distribute.MirroredStrategy(names)
+    )
 
 
 def _on_tpu(cell: Cell) -> tf.distribute.Strategy:
@@ -313,8 +332,10 @@ class Run(CellRun):
         super().__init__(cell, data_folder, backend)
         self.feed = feed_of(cell, "train" if self.trains else "test", data_folder)
         self.fetches_inside = backend.fetches_inside(self.feed)
-        self.copies_inside = backend.num_devices > 1  # TensorFlow's iterator copies the parts of a batch to the devices
-        if settings.jit_compile:  # XLA compiles each size; without XLA, TensorFlow compiles once for all sizes
+        # TensorFlow's iterator copies the parts of a batch to the devices.
+        self.copies_inside = backend.num_devices > 1
+        # XLA compiles each size; without XLA, TensorFlow compiles once for all sizes.
+        if settings.jit_compile:
             self.serving_sizes = powers_up_to(cell.batch_size)
         shape, self.num_classes = input_of(cell, data_folder)
         self.shape = channels_last(shape)
@@ -412,8 +433,11 @@ class Run(CellRun):
     def outcome(self, step: ExecutionStep, num_samples: int) -> tuple[float | None, float | None]:
         """Returns the loss and the accuracy that Keras' metrics have added up since their last reset."""
         results = {name: float(value) for name, value in self.model.get_metrics_result().items()}
-        share = results.get("accuracy")  # a number in fp32, so it is rounded to a whole number of samples below
-        return self.checked_loss(results["loss"]), None if share is None else round(share * num_samples) / num_samples
+        # A number in fp32, so it is rounded to a whole number of samples below.
+        share = results.get("accuracy")
+        return self.checked_loss(results["loss"]), None if share is None else round(
+            share * num_samples
+        ) / num_samples
 
     def observe(self) -> Observed:
         """Reports the precision and the device that were really used. In inference, also prepares the output check.
@@ -421,7 +445,8 @@ class Run(CellRun):
         The reported loss is Keras' mean over all steps so far.
         """
         backend = self.backend
-        weights = networks.layers_with_products(self.network)[0].weights[0]  # the weight matrix of the first layer
+        # The weight matrix of the first layer.
+        weights = networks.layers_with_products(self.network)[0].weights[0]
         tensors = [*backend.parts_of(weights), *tf.nest.flatten(backend.last)]
         places = [tf.DeviceSpec.from_string(part.device) for part in tensors if isinstance(part, tf.Tensor)]
         products = self.observations.products = Products(
@@ -440,19 +465,28 @@ class Run(CellRun):
             device=" and ".join(sorted({place.device_type.lower() for place in places})),
             device_name=self.device_name(),
             precision=word_for(
-                keras.backend.standardize_dtype(weights.dtype), products.ran_in(expected) or expected, tf32=tf32
+                keras.backend.standardize_dtype(weights.dtype),
+                products.ran_in(expected) or expected,
+                tf32=tf32,
             ),
             num_devices=backend.num_devices,
             threads=tf.config.threading.get_intra_op_parallelism_threads(),
             loss=loss,
-            work=self.work_of_step(lambda: networks.count(self.network, self.cell.batch_size, train=self.trains)),
+            work=self.work_of_step(
+                lambda: networks.count(self.network, self.cell.batch_size, train=self.trains)
+            ),
         )
 
     def observe_output(self) -> ObservedOutput:
-        first = np.concatenate([np.asarray(images) for images, *_ in islice(self.feed, self.steps_per_execution)])
-        fed = first[np.arange(self.samples_per_execution) % len(first)]  # as many images as one execution needs
+        first = np.concatenate(
+            [np.asarray(images) for images, *_ in islice(self.feed, self.steps_per_execution)]
+        )
+        # As many images as one execution needs.
+        fed = first[np.arange(self.samples_per_execution) % len(first)]
         last = numbers_of(np.asarray(self.backend.last))
-        unseen = unseen_images(len(fed), fed.shape[1:], floats=fed.dtype != np.uint8).astype(fed.dtype, copy=False)
+        unseen = unseen_images(len(fed), fed.shape[1:], floats=fed.dtype != np.uint8).astype(
+            fed.dtype, copy=False
+        )
         output = self.execute(self.backend.copy_in(self.backend.execution_of(unseen.copy())))
         return ObservedOutput(unseen, [numbers_of(np.asarray(output))], fed=fed, output_of_fed=[last])
 

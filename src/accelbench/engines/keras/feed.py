@@ -18,7 +18,8 @@ from accelbench.engines.images import arrays_of, channels_last, is_random, order
 from accelbench.measuring.checks import FORMATS
 from accelbench.schema.cell import Cell, Mode, Pipeline
 
-Batch = tuple[NDArray[Any], ...]  # (images, targets) or (images,); images are uint8, or floats if they are random
+# (images, targets) or (images,); images are uint8, or floats if they are random.
+Batch = tuple[NDArray[Any], ...]
 
 
 class ArrayFeed:
@@ -30,7 +31,10 @@ class ArrayFeed:
 
     def __init__(self, arrays: Arrays, order: Order, target: str | None) -> None:
         images = np.asarray(arrays.images)
-        targets: dict[str, NDArray[Any]] = {"labels": np.asarray(arrays.labels, dtype=np.int32), "images": images}
+        targets: dict[str, NDArray[Any]] = {
+            "labels": np.asarray(arrays.labels, dtype=np.int32),
+            "images": images,
+        }
         self.arrays = (images,) if target is None else (images, targets[target])
         self.target, self.order, self.num_samples = target, order, order.num_samples
         self.num_batches = None if order.endless else len(order)  # batches in an epoch

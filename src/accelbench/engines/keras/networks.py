@@ -104,7 +104,11 @@ def metrics_of(spec: ModelSpec, network: keras.Sequential) -> list[Any]:
     """Returns the accuracy if the network classifies. Otherwise returns an empty list."""
     if spec.is_own("autoencoder"):
         return []
-    return [right_sign if network.output_shape[-1] == 1 else keras.metrics.SparseCategoricalAccuracy(name="accuracy")]
+    return [
+        right_sign
+        if network.output_shape[-1] == 1
+        else keras.metrics.SparseCategoricalAccuracy(name="accuracy")
+    ]
 
 
 def scaled_squared_error(images: Any, output: Any) -> Any:
@@ -127,7 +131,9 @@ def layers_with_products(network: keras.Sequential) -> list[keras.Layer]:
 
 def formats_of(network: keras.Sequential) -> Counter[str]:
     """Counts the layers that compute matrix products in each format, as Keras infers it for the layer's output."""
-    return Counter(keras.backend.standardize_dtype(layer.output.dtype) for layer in layers_with_products(network))
+    return Counter(
+        keras.backend.standardize_dtype(layer.output.dtype) for layer in layers_with_products(network)
+    )
 
 
 def count(network: keras.Sequential, batch_size: int, *, train: bool) -> Work:
@@ -139,7 +145,8 @@ def count(network: keras.Sequential, batch_size: int, *, train: bool) -> Work:
     for index, layer in enumerate(layers_with_products(network)):
         is_recurrent = isinstance(layer, layers.RNN)
         weights = layer.cell if is_recurrent else layer
-        num = layer.input.shape[1] if is_recurrent else math.prod(layer.output.shape[1:-1])  # time steps or pixels
+        # Time steps or pixels.
+        num = layer.input.shape[1] if is_recurrent else math.prod(layer.output.shape[1:-1])
         of_input = num * math.prod(weights.kernel.shape)
         total += of_input
         if index == 0:

@@ -29,7 +29,14 @@ from accelbench.engines.pytorch import engine, structure, zoo
 from accelbench.engines.pytorch.backends import Backend
 from accelbench.engines.pytorch.feed import DrawnFeed
 from accelbench.engines.pytorch.flops import Counter, not_counted
-from accelbench.engines.pytorch.module import EpochStep, InferStep, Program, TestStep, TrainStep, new_optimizer
+from accelbench.engines.pytorch.module import (
+    EpochStep,
+    InferStep,
+    Program,
+    TestStep,
+    TrainStep,
+    new_optimizer,
+)
 from accelbench.engines.pytorch.outputs import INFERENCE_MODE, WITH_GRAD
 from accelbench.engines.pytorch.own_batches import counted
 from accelbench.engines.pytorch.precision import STORED_DTYPES, Observer, new_tensors_in
@@ -42,10 +49,13 @@ from accelbench.schema.cell import Cell, Library, Mode, TrainerSettings
 from accelbench.schema.measurement import Measurement, Observed, Work
 from accelbench.schema.serialize import MAX_COUNT
 
-MAX_EPOCHS = 1000  # Lightning's default. Learning rate schedules use this number; the loop does not stop there.
+# Lightning's default. Learning rate schedules use this number; the loop does not stop there.
+MAX_EPOCHS = 1000
 
 
-def run(cell: Cell, data_folder: Path, weights: Path | None = None, requests: Path | None = None) -> Measurement | None:
+def run(
+    cell: Cell, data_folder: Path, weights: Path | None = None, requests: Path | None = None
+) -> Measurement | None:
     """Runs `cell` in this process. The process must not have run another cell. See `pytorch.engine.run`."""
     kind = ModuleRun if cell.model.library == Library.lightning else NetworkRun
     return engine.run(cell, data_folder, weights, requests, kind)
@@ -88,7 +98,8 @@ class NetworkRun(engine.Run):
 
     def run_steps(self) -> None:
         if self.ranks.num_here > 1:
-            os.environ["OMP_NUM_THREADS"] = str(torch.get_num_threads())  # otherwise Lightning sets another number
+            # Otherwise Lightning sets another number.
+            os.environ["OMP_NUM_THREADS"] = str(torch.get_num_threads())
         self.in_grad_mode(self._run_loop)
         if self.fits and self.trains:
             self.note_end()
@@ -115,7 +126,8 @@ class NetworkRun(engine.Run):
         loop = self.trainer.fit if self.trains else partial(self.trainer.predict, return_predictions=False)
         self.hooks.drive(partial(loop, self.module, **self.arguments()))
         if not self.trains:
-            self.backend.place(self.network).eval()  # Lightning has moved it to the host, and restored its mode
+            # Lightning has moved it to the host, and restored its mode.
+            self.backend.place(self.network).eval()
 
     def new_module(self) -> Any:
         """The LightningModule that the Trainer runs."""
@@ -126,7 +138,9 @@ class NetworkRun(engine.Run):
         return {
             "devices": self.ranks.num_here,
             "num_nodes": self.ranks.num // self.ranks.num_here,
-            "strategy": DDPStrategy(cluster_environment=TorchElasticEnvironment()) if self.ranks.num > 1 else "auto",
+            "strategy": DDPStrategy(cluster_environment=TorchElasticEnvironment())
+            if self.ranks.num > 1
+            else "auto",
             "max_epochs": self.cell.epochs if self.fits else 1,
             "logger": False,
         }
@@ -159,7 +173,8 @@ class NetworkRun(engine.Run):
         optimizer = next(iter(self.trainer.optimizers), None)
         task, precision = self.workload.task, self.cell.precision
         self.program = Program(self.in_network, task, self.backend, precision, optimizer, self.ranks.num)
-        self.begin(torch.float32)  # the default dtype between steps: Lightning sets another one inside each step
+        # The default dtype between steps: Lightning sets another one inside each step.
+        self.begin(torch.float32)
 
     def conduct(self) -> Clock[None]:
         """Returns the clock (`measuring/clock.py`), a generator that asks Lightning's loop for steps."""
@@ -230,7 +245,10 @@ class NetworkRun(engine.Run):
     def keep_output_after_loop(self) -> None:
         """Stores an output of the network for the output check, after the measurement. Only the first rank calls it."""
         step: InferStep = (TrainStep if self.trains else InferStep)(self.program)
-        with new_tensors_in(STORED_DTYPES[self.cell.precision]), nullcontext() if self.trains else self._grad_context():
+        with (
+            new_tensors_in(STORED_DTYPES[self.cell.precision]),
+            nullcontext() if self.trains else self._grad_context(),
+        ):
             if not self.trains:
                 step.compute(step.copy_in(self.workload.example()))
             self.keep_last_output(step)
@@ -292,12 +310,15 @@ class ModuleRun(NetworkRun):
         trainer = self.trainer
         library = importlib.import_module(f"{self.package}.callbacks")
         ending = (library.EarlyStopping, library.Checkpoint)
-        self.left_out = [type(callback).__name__ for callback in trainer.callbacks if isinstance(callback, ending)]
+        self.left_out = [
+            type(callback).__name__ for callback in trainer.callbacks if isinstance(callback, ending)
+        ]
         trainer.callbacks = [callback for callback in trainer.callbacks if not isinstance(callback, ending)]
         if self.trains and self.goal is None:
             trainer.fit_loop.max_epochs = -1  # schedules, which read it, exist already
             for config in trainer.lr_scheduler_configs:
-                config.strict = False  # validation does not run: a schedule that needs its metric must not fail
+                # Validation does not run: a schedule that needs its metric must not fail.
+                config.strict = False
 
     def _count_loaded_batches(self) -> None:
         """Makes Lightning count the samples of each batch in host memory, before the module's transfer hooks.
@@ -310,7 +331,9 @@ class ModuleRun(NetworkRun):
         def count_and_convert(batch: Any) -> Any:
             if not self.trainer.validating:
                 count = self.count_samples
-                self.num_loaded = structure.num_rows(batch) if count is None else counted("model.samples", count, batch)
+                self.num_loaded = (
+                    structure.num_rows(batch) if count is None else counted("model.samples", count, batch)
+                )
             return convert(batch)
 
         plugin.convert_input = count_and_convert
@@ -337,7 +360,9 @@ class ModuleRun(NetworkRun):
         length = self.trainer.num_training_batches
         if length == float("inf"):
             flag = self.workload.owner_flag
-            raise UserError(f"{flag}: its train_dataloader has no length, which protocol=target needs: define __len__")
+            raise UserError(
+                f"{flag}: its train_dataloader has no length, which protocol=target needs: define __len__"
+            )
         goal.plan_calls(int(length))
 
     def begin_batch(self, batch: Any, index: int) -> None:
@@ -354,7 +379,9 @@ class ModuleRun(NetworkRun):
                 self._check_size(self.size_of_loader or num)
                 num = size
         if not num:
-            raise UserError(f"{self.workload.owner_flag}: a batch has no tensors: set model.samples=pkg.count")
+            raise UserError(
+                f"{self.workload.owner_flag}: a batch has no tensors: set model.samples=pkg.count"
+            )
         if index == 0:
             self.num_in_epoch = sum(self.sizes[self.first_in_epoch :])
             self.first_in_epoch = len(self.sizes)
@@ -389,10 +416,14 @@ class ModuleRun(NetworkRun):
     def note_end(self) -> None:
         super().note_end()
         # With manual optimisation, the user's code decides over how many steps gradients are accumulated.
-        self.observations.training.cycle = self.num_accumulated if self.module.automatic_optimization else MAX_CYCLE
+        self.observations.training.cycle = (
+            self.num_accumulated if self.module.automatic_optimization else MAX_CYCLE
+        )
         for name, asked in vars(self.trainer_settings).items():
             if (value := getattr(self.trainer, name)) != asked:
-                self.changes.append(f"the user's code set trainer.{name}={value}, but the cell asked for {asked}")
+                self.changes.append(
+                    f"the user's code set trainer.{name}={value}, but the cell asked for {asked}"
+                )
 
     def samples_between(self, first: int, last: int) -> int:
         return sum(self.sizes[first:last])
@@ -432,7 +463,9 @@ class ModuleRun(NetworkRun):
         name, logged = self.cell.target.metric, self.trainer.callback_metrics
         if name not in logged:
             names = ", ".join(sorted(logged)) or "nothing"
-            raise UserError(f"target.metric={name}: {self.workload.flag} logs {names}: log {name} in validation_step")
+            raise UserError(
+                f"target.metric={name}: {self.workload.flag} logs {names}: log {name} in validation_step"
+            )
         num = goal.num_calls
         goal.add(float(logged[name]), num, sum(self.sizes), num / goal.calls_of_epoch)
         if goal.is_over:
@@ -447,7 +480,9 @@ class ModuleRun(NetworkRun):
             hint = "if a row is not a sample, set model.samples=pkg.count"
             if self.count_samples is not None:
                 hint = "as model.samples counts them"
-            self.changes.append(f"most batches have {usual} samples, not batch_size={self.cell.batch_size}: {hint}")
+            self.changes.append(
+                f"most batches have {usual} samples, not batch_size={self.cell.batch_size}: {hint}"
+            )
         loss = None if self.last_result is None else self.checked_loss(self.last_result.item())
         return self.observer.observed(self, loss=loss, work=self.work)
 

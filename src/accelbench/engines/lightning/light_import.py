@@ -17,7 +17,11 @@ from typing import Any
 import numpy
 
 NAME = "torchmetrics"
-LIGHT = {"Metric": f"{NAME}.metric", "MetricCollection": f"{NAME}.collections", "__version__": f"{NAME}.__about__"}
+LIGHT = {
+    "Metric": f"{NAME}.metric",
+    "MetricCollection": f"{NAME}.collections",
+    "__version__": f"{NAME}.__about__",
+}
 
 
 class _Deferred(ModuleType):
@@ -27,7 +31,8 @@ class _Deferred(ModuleType):
         if name == "_logger":
             return logging.getLogger(NAME)
         if name in LIGHT:
-            importlib.import_module(f"{NAME}.utilities")  # first, as in `__init__`: the modules import each other
+            # Utilities come first, as in `__init__`: the modules import each other.
+            importlib.import_module(f"{NAME}.utilities")
             return getattr(importlib.import_module(LIGHT[name]), name)
         if name.startswith("__") and name != "__all__":  # Python's import system reads such names
             raise AttributeError(f"module {NAME!r} has no attribute {name!r}")

@@ -35,7 +35,9 @@ HALF = {Precision.fp16: "16-true", Precision.bf16: "bf16-true"}
 MIXED = {Precision.fp16_mixed: "16-mixed", Precision.bf16_mixed: "bf16-mixed"}
 NEVER = 2**62  # a number of batches that no loop reaches
 ENDED = "Lightning's loop ended too early: it got no batch (lower batch_size), or the module set trainer.should_stop"
-NOT_VALIDATED = "Lightning ran no validation, which protocol=target needs: define validation_step and val_dataloader"
+NOT_VALIDATED = (
+    "Lightning ran no validation, which protocol=target needs: define validation_step and val_dataloader"
+)
 EVALUATE = Ask()  # a clock yields it to run a validation instead of steps
 # The last part of the name of an action that Lightning profiles -> the phase of a step.
 PHASES = {
@@ -113,7 +115,8 @@ def plugin_for(precision: Precision, torch_type: str, package: str) -> Any:
     if precision == Precision.fp64:
         return plugins.DoublePrecision()
     plugin = plugins.HalfPrecision(HALF[precision]) if precision in HALF else plugins.Precision()
-    plugin.convert_module = partial(stored_in, precision=precision)  # HalfPrecision's method drops imaginary parts
+    # HalfPrecision's method drops imaginary parts.
+    plugin.convert_module = partial(stored_in, precision=precision)
     return plugin
 
 
@@ -244,7 +247,9 @@ class LoopHooks:
         if self.cell_run.ends_now() or not self._left:
             self._end(outputs)
 
-    def on_predict_batch_end(self, trainer: Any, module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
+    def on_predict_batch_end(
+        self, trainer: Any, module: Any, outputs: Any, batch: Any, batch_idx: int
+    ) -> None:
         self.cell_run.backend.end_step()
         self.on_train_batch_end(trainer, module, outputs, batch, batch_idx)
 

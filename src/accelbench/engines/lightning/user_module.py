@@ -35,7 +35,8 @@ class UserModule(BaseWorkload):
 
     feed = None  # Lightning asks the user's code for the loader
     module: Any = None  # the measured module
-    batch_of_step: Any = None  # a batch in host memory, after the module's hooks: copies of the module run no hooks
+    # A batch in host memory, after the module's hooks: copies of the module run no hooks.
+    batch_of_step: Any = None
 
     def __init__(self, cell: Cell) -> None:
         self.task = self
@@ -50,7 +51,9 @@ class UserModule(BaseWorkload):
             self.module = module
             self._begin()
         elif module.state_dict().keys() != self.module.state_dict().keys():
-            raise UserError("a new module and the measured one have different weights: make all layers in __init__")
+            raise UserError(
+                "a new module and the measured one have different weights: make all layers in __init__"
+            )
         return module
 
     def _begin(self) -> None:
@@ -123,7 +126,9 @@ class UserModule(BaseWorkload):
         model = self.cell.model
         kind = import_path("model.target", model.definition)
         if not (model.factory or (isinstance(kind, type) and lightning_package(kind, MODULE))):
-            raise UserError(f"{self.flag}: should extend {MODULE}: if it returns a {MODULE}, set model.factory=true")
+            raise UserError(
+                f"{self.flag}: should extend {MODULE}: if it returns a {MODULE}, set model.factory=true"
+            )
         size = self.cell.batch_size if self.cell.data.target is None else None
         module = _created("model.args", model.definition, kind, model.args, size)
         if lightning_package(type(module), MODULE) is None:
@@ -133,7 +138,9 @@ class UserModule(BaseWorkload):
     def _new_data(self, target: str) -> Any:
         kind = import_path("data.target", target)
         if not isinstance(kind, type) or lightning_package(kind, DATA) != self.package:
-            raise UserError(f"data.target={target}: should extend {DATA} of {self.package}, which model.target uses")
+            raise UserError(
+                f"data.target={target}: should extend {DATA} of {self.package}, which model.target uses"
+            )
         return _created("data.args", target, kind, self.cell.data.args, self.cell.batch_size)
 
     def _loader_name(self) -> str:

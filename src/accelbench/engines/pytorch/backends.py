@@ -25,7 +25,8 @@ from accelbench.measuring.clock import Compiles
 from accelbench.schema.cell import Cell, Device, Precision
 
 MESH_AXIS = "data"
-NO_FALLBACKS = ("aten::_local_scalar_dense",)  # `.item()` runs this operator, which torch_xla counts as a fallback
+# `.item()` runs this operator, which torch_xla counts as a fallback.
+NO_FALLBACKS = ("aten::_local_scalar_dense",)
 
 
 class Backend(BaseBackend):
@@ -252,7 +253,9 @@ class Xla(Backend):
 
     def use_threads(self, cell: Cell, num_here: int) -> None:
         if cell.threads is not None:
-            raise UnsupportedError(f"threads={cell.threads}: XLA's threads can't be limited: use threads=null")
+            raise UnsupportedError(
+                f"threads={cell.threads}: XLA's threads can't be limited: use threads=null"
+            )
         if cell.device == Device.xla_cpu:
             use_threads(1)  # torch itself only gathers batches; more threads would take cores from XLA
 
@@ -290,7 +293,9 @@ class Xla(Backend):
         return batch
 
     def _divided(self, tensor: Tensor) -> Any:
-        spec = self.spmd.ShardingSpec(self.spmd.get_1d_mesh(MESH_AXIS), (MESH_AXIS,) + (None,) * (tensor.dim() - 1))
+        spec = self.spmd.ShardingSpec(
+            self.spmd.get_1d_mesh(MESH_AXIS), (MESH_AXIS,) + (None,) * (tensor.dim() - 1)
+        )
         return self.model.send_cpu_data_to_device([tensor], self.device(), spec)[0]
 
     def gather(self, output: Any) -> Any:
@@ -305,7 +310,9 @@ class Xla(Backend):
     def place(self, network: nn.Module) -> nn.Module:
         """Copies the network to the device. torch copies a shared weight once for each layer; they share one again."""
         first = {id(weight): name for name, weight in network.named_parameters()}
-        every = [(name, first[id(weight)]) for name, weight in network.named_parameters(remove_duplicate=False)]
+        every = [
+            (name, first[id(weight)]) for name, weight in network.named_parameters(remove_duplicate=False)
+        ]
         network = super().place(network)
         for name, source in every:
             if name != source:
@@ -396,6 +403,7 @@ def compilations() -> Callable[[], Compiles]:
 
     def since() -> Compiles:
         num, seconds = so_far()
-        return max(0, num - earlier), max(0.0, seconds - earlier_s)  # at least 0: user code may clear torch's counters
+        # At least 0: user code may clear torch's counters.
+        return max(0, num - earlier), max(0.0, seconds - earlier_s)
 
     return since

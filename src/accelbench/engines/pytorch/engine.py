@@ -94,7 +94,8 @@ class Run(NetworkOutputs):
         self.feed = self.workload.feed
         if self.goal is not None:
             self.goal.begin(Span.build)
-        self.is_compiled = options.prepare_compiler(cell.options)  # before `build_s`, which excludes its imports
+        # This comes before the start, because `build_s` excludes its imports.
+        self.is_compiled = options.prepare_compiler(cell.options)
         self.build_started = time.perf_counter()
         network = self.workload.build()
         if self.trains:
@@ -158,7 +159,9 @@ class Run(NetworkOutputs):
             network = backend.in_parallel(network) if self.ranks.num > 1 else network
         else:
             network.eval()
-        self.program = Program(network, self.workload.task, backend, cell.precision, optimizer, self.ranks.num)
+        self.program = Program(
+            network, self.workload.task, backend, cell.precision, optimizer, self.ranks.num
+        )
 
     def begin(self, dtype: torch.dtype) -> None:
         """Begins the measurement, after the network was copied to the device. `dtype` is the dtype of new tensors."""
@@ -292,7 +295,9 @@ class Run(NetworkOutputs):
         observed = self.observer.observed(
             self, num_devices=backend.num_devices, threads=threads, tokens_per_sample=tokens, loss=loss
         )
-        weights = str([*map(norm_of, self.network.parameters())]) if self.trains and self.ranks.num > 1 else None
+        weights = (
+            str([*map(norm_of, self.network.parameters())]) if self.trains and self.ranks.num > 1 else None
+        )
         return RankReport(observed, self.resources, weights)
 
     def observe(self) -> Observed | None:

@@ -102,7 +102,14 @@ class JpegFeed(_OrderedFeed):
     """
 
     def __init__(
-        self, encoded: Encoded, side: int, order: Order, *, labelled: bool, num_workers: int, pinned: bool = False
+        self,
+        encoded: Encoded,
+        side: int,
+        order: Order,
+        *,
+        labelled: bool,
+        num_workers: int,
+        pinned: bool = False,
     ) -> None:
         super().__init__(order, pinned)
         self.loader = DataLoader(
@@ -110,7 +117,8 @@ class JpegFeed(_OrderedFeed):
             batch_size=None,
             sampler=order,
             num_workers=num_workers,
-            generator=torch.Generator(),  # otherwise, the workers' seed would come from the generator of dropout
+            # Otherwise, the workers' seed would come from the generator of dropout.
+            generator=torch.Generator(),
         )
 
     def _batches(self) -> Iterator[Batch]:
@@ -157,7 +165,8 @@ class DrawnFeed:
         self.num_samples, self.fresh, self.count = num_samples, fresh, count
         self.copies = False  # whether each step gets a copy, because the user's code changes its batch
         first = self.draw()
-        self.batches = [first if put is None else put(first)]  # the repeated batches; if `fresh`, the first batch
+        # The repeated batches; if `fresh`, the first batch.
+        self.batches = [first if put is None else put(first)]
         if put is None and not fresh:
             self.batches += [self.draw() for _ in range(num_drawn_ahead(num_bytes(first)) - 1)]
         self.nums = [count(batch) for batch in self.batches] if count is not None else []
@@ -202,7 +211,13 @@ Feed = ArrayFeed | JpegFeed | DrawnFeed
 
 
 def random_images(
-    shape: tuple[int, ...], num_classes: int, batch_size: int, dtype: torch.dtype, *, labelled: bool, seed: int
+    shape: tuple[int, ...],
+    num_classes: int,
+    batch_size: int,
+    dtype: torch.dtype,
+    *,
+    labelled: bool,
+    seed: int,
 ) -> Callable[[], Batch]:
     """Returns a function that draws batches of random images on the host.
 
@@ -219,7 +234,12 @@ def random_images(
 
 
 def feed_of(
-    cell: Cell, split: str, data_folder: Path, dtype: torch.dtype, backend: Backend, part: tuple[int, int] = (0, 1)
+    cell: Cell,
+    split: str,
+    data_folder: Path,
+    dtype: torch.dtype,
+    backend: Backend,
+    part: tuple[int, int] = (0, 1),
 ) -> Feed:
     """Makes the feed of a split: "train", "test" or `VALIDATION`. For random images, makes a feed of images of `dtype`.
 

@@ -153,7 +153,9 @@ def _hollow(network: nn.Module, dtype: torch.dtype) -> nn.Module:
         memo[id(tensor)] = _empty(tensor, tensor.dtype)  # a tensor that is a plain attribute keeps its dtype
     for tensor in [*network.parameters(), *network.buffers()]:
         fake = _empty(tensor, dtype if tensor.is_floating_point() else tensor.dtype)
-        memo[id(tensor)] = nn.Parameter(fake, tensor.requires_grad) if isinstance(tensor, nn.Parameter) else fake
+        memo[id(tensor)] = (
+            nn.Parameter(fake, tensor.requires_grad) if isinstance(tensor, nn.Parameter) else fake
+        )
     return copy.deepcopy(network, memo)
 
 
@@ -259,7 +261,9 @@ def busiest(backend: Backend) -> Clock[list[Operator]]:
     time_of = attrgetter("self_device_time_total" if on_gpu else "self_cpu_time_total")
     total = sum(map(time_of, events))
     slowest = sorted(filter(time_of, events), key=time_of, reverse=True)[:MAX_OPERATORS]
-    return [Operator(name=event.key, num_calls=event.count, share=time_of(event) / total) for event in slowest]
+    return [
+        Operator(name=event.key, num_calls=event.count, share=time_of(event) / total) for event in slowest
+    ]
 
 
 @functools.cache

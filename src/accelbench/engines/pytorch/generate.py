@@ -41,7 +41,9 @@ class Generates(OwnTask):
         self.cache_name = next((name for name in CACHES if name in parameters), "")
         if not self.cache_name:
             name = workload.cell.model.definition
-            raise UserError(f"model.name={name}: mode=generate needs a network with a key-value cache: use mode=infer")
+            raise UserError(
+                f"model.name={name}: mode=generate needs a network with a key-value cache: use mode=infer"
+            )
         # Only the last logits: otherwise the prefill would compute logits for the whole prompt.
         self.only_last = {"logits_to_keep": 1} if "logits_to_keep" in parameters else {}
         self._cached_for: nn.Module | None = None  # the network of the static cache

@@ -26,7 +26,11 @@ if TYPE_CHECKING:
 Loss = Callable[[Any, Any], Tensor]  # (output, batch) -> loss
 # `eps` is Keras' default, 1e-7, so that the engines on Keras and PyTorch compute the same numbers. PyTorch's default is
 # 1e-8.
-OPTIMIZERS: dict[str, Callable[..., Optimizer]] = {"adam": partial(Adam, eps=1e-7), "adamw": AdamW, "sgd": SGD}
+OPTIMIZERS: dict[str, Callable[..., Optimizer]] = {
+    "adam": partial(Adam, eps=1e-7),
+    "adamw": AdamW,
+    "sgd": SGD,
+}
 
 
 def trainable(network: nn.Module) -> dict[str, nn.Parameter]:
@@ -45,7 +49,9 @@ def new_optimizer(model: ModelSpec, network: nn.Module) -> Optimizer:
     if path is None:
         return optimizer_named(model.optimizer, OPTIMIZERS)(parameters, lr=model.learning_rate)
     make = import_path("model.optimizer", path)
-    check_call(f"model.optimizer={path}, called with (parameters, lr={model.learning_rate})", make, [], lr=0.0)
+    check_call(
+        f"model.optimizer={path}, called with (parameters, lr={model.learning_rate})", make, [], lr=0.0
+    )
     optimizer = make(parameters, lr=model.learning_rate)
     if not isinstance(optimizer, Optimizer):
         kind = type(optimizer).__name__
@@ -170,13 +176,15 @@ class InferStep:
         self.on_host = backend.torch_type == "cpu"  # nothing is copied then
         self.mark: Callable[[Phase], None] = lambda phase: None  # called at the end of each phase
         if self.adds_up:
-            zero = torch.zeros(1, dtype=torch.float32, device=backend.device())  # the shape of some users' losses
+            # Some users' losses have the shape (1,).
+            zero = torch.zeros(1, dtype=torch.float32, device=backend.device())
             # float64 on devices that surely support it.
             precise = zero.double() if backend.torch_type in ("cpu", "cuda") else zero
             self.loss_sum = precise
             self.metric_sum = precise.clone()
             self.num_right = zero.long()
-            backend.end_step()  # XLA runs the zeros now: as a part of the first step, they would cause a recompilation
+            # XLA runs the zeros now: as a part of the first step, they would cause a recompilation.
+            backend.end_step()
 
     def fetch(self) -> Any:
         return next(self.batches)
@@ -187,7 +195,8 @@ class InferStep:
 
     def compute(self, batch: Any) -> Any:
         """Runs the network on the batch and returns the output."""
-        self.result = None  # frees the memory of the last output for this one, as in a loop that keeps no outputs
+        # Frees the memory of the last output for this one, as in a loop that keeps no outputs.
+        self.result = None
         with self.context():
             output = self.task.infer(self.network, batch)
         self.result = self.backend.gather(output)
@@ -209,7 +218,8 @@ class InferStep:
 class TrainStep(InferStep):
     """A step of training: a forward pass, a backward pass and the optimiser's step."""
 
-    computed: tuple[Any, Tensor] | None = None  # the output and the loss of the first forward pass of this step
+    # The output and the loss of the first forward pass of this step.
+    computed: tuple[Any, Tensor] | None = None
 
     def __init__(self, program: Program, batches: Iterable[Any] = ()) -> None:
         super().__init__(program, batches)

@@ -61,7 +61,9 @@ class Images(BaseWorkload):
         """Builds the network. The cell's seed determines the weights, unless they are pretrained or in a file."""
         seed_generators(self.cell.seed)
         network = zoo.build(self.cell.model, self.shape, self.num_classes)
-        return zoo.materialised(network, lambda lazy: self.task.infer(lazy, mapped(self.example(), Tensor.float)))
+        return zoo.materialised(
+            network, lambda lazy: self.task.infer(lazy, mapped(self.example(), Tensor.float))
+        )
 
     def check_first(self, output: object) -> None:
         """Raises UserError if the output of the first step must be logits, but is something else.
@@ -69,7 +71,9 @@ class Images(BaseWorkload):
         Any output is allowed if the network reconstructs images. In training, any output is allowed if the user has set
         `model.loss`. In inference, any output is allowed if `model.output=any`.
         """
-        takes_any = self.task.own_loss is not None if self.trains else self.cell.model.output == ModelOutput.any
+        takes_any = (
+            self.task.own_loss is not None if self.trains else self.cell.model.output == ModelOutput.any
+        )
         if not (takes_any or self.task.reconstructs):
             zoo.check_logits(output, self.cell.model, self.num_classes)
 
@@ -101,7 +105,9 @@ class Images(BaseWorkload):
         like = self._first_images()
         images = unseen_images(self.num_samples, tuple(like.shape[1:]), floats=like.is_floating_point())
         inputs = torch.from_numpy(images).to(like.dtype)
-        return ((inputs, torch.randint(self.num_classes, (self.num_samples,))) if self.trains else (inputs,)), True
+        return (
+            (inputs, torch.randint(self.num_classes, (self.num_samples,))) if self.trains else (inputs,)
+        ), True
 
     def task_in(self, dtype: torch.dtype) -> ImageTask:
         return replace(self.task, dtype=dtype)

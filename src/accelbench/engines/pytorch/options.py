@@ -42,7 +42,9 @@ def _folded(network: nn.Module) -> nn.Module:
         folded = fuse(copy.deepcopy(network).eval(), inplace=True)
     except Exception as error:  # tracing runs the user's code with symbols, which may raise any exception
         reason = one_line(message_of(error).partition("\n")[0]) or type(error).__name__
-        raise UnsupportedError(f"freeze=true: torch.fx can't trace the network ({reason}): add compile=true") from error
+        raise UnsupportedError(
+            f"freeze=true: torch.fx can't trace the network ({reason}): add compile=true"
+        ) from error
     if _num_norms(folded) == _num_norms(network):
         raise UnsupportedError(
             "freeze=true: no batch normalisation of the network can be folded into a layer: add compile=true"
@@ -116,7 +118,9 @@ def compile_warnings(options: Options) -> Iterator[str]:
         return
     counters = torch._dynamo.utils.counters
     if not counters["stats"]["unique_graphs"]:
-        raise UnsupportedError("compile=true: torch.compile compiled no part of the network: use compile=false")
+        raise UnsupportedError(
+            "compile=true: torch.compile compiled no part of the network: use compile=false"
+        )
     if num := sum(counters["graph_break"].values()):
         yield f"torch.compile did not compile some parts of the network: {num} graph breaks"
 
@@ -152,7 +156,9 @@ class Graphed(nn.Module):
             with torch.autocast("cuda", cache_enabled=False) if casts else nullcontext():
                 if torch.is_grad_enabled():
                     samples = tuple(tensor.clone() for tensor in tensors)
-                    return torch.cuda.make_graphed_callables(network, samples, NUM_WARMUPS, allow_unused_input=True)
+                    return torch.cuda.make_graphed_callables(
+                        network, samples, NUM_WARMUPS, allow_unused_input=True
+                    )
                 return _replayed(network, tensors)
         except Exception as error:  # recording runs the user's code, which may raise any exception
             if is_out_of_memory(error):

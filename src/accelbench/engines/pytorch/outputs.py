@@ -60,7 +60,9 @@ def norm_of(tensor: Tensor) -> float:
         values = torch.view_as_real(values)
     if not values.is_floating_point():
         values = values.float()
-    return float(torch.linalg.vector_norm(values, dtype=torch.float64) + 2**-30 * values.sum(dtype=torch.float64))
+    return float(
+        torch.linalg.vector_norm(values, dtype=torch.float64) + 2**-30 * values.sum(dtype=torch.float64)
+    )
 
 
 def _in_mode(layer: nn.Module, *, training: bool, name: str = "") -> Iterator[tuple[str, nn.Module]]:
@@ -101,7 +103,9 @@ def state_of(network: nn.Module) -> NetworkState:
     tensors = {name: weight.detach() for name, weight in network.named_parameters()}
     for name, buffer in network.named_buffers():
         tensors[name] = buffer.detach().clone()
-    return NetworkState(tensors, modes_of(network), {name: counts_of(layer) for name, layer in network.named_modules()})
+    return NetworkState(
+        tensors, modes_of(network), {name: counts_of(layer) for name, layer in network.named_modules()}
+    )
 
 
 def counts_of(layer: nn.Module) -> dict[str, Any]:
@@ -151,7 +155,8 @@ class NetworkOutputs(CellRun):
     workload: "Workload"
     step: InferStep  # the step of the timed part; further steps use it too
     last_result: Any  # the result of the last step
-    is_plain: bool  # whether the network runs operator by operator in this process, so that each can be observed
+    # Whether the network runs operator by operator in this process, so that each can be observed.
+    is_plain: bool
     grad_mode = INFERENCE_MODE  # the mode of autograd in inference; training does not use it
     new_in_fp32 = False  # whether the network's code needs new tensors in fp32, in any precision
     watched_work: Work | None = None  # work of one step of inference on the CPU, counted while it ran
@@ -159,7 +164,11 @@ class NetworkOutputs(CellRun):
     def _trained(self) -> dict[str, nn.Parameter]:
         """The tensors that were trainable when the first step began."""
         names = set(self.observations.training.names)
-        return {name: weight for name, weight in self.network.named_parameters() if name in names and weight.numel()}
+        return {
+            name: weight
+            for name, weight in self.network.named_parameters()
+            if name in names and weight.numel()
+        }
 
     def norms(self) -> Norms:
         return {name: norm_of(weight) for name, weight in self._trained().items()}
@@ -169,7 +178,8 @@ class NetworkOutputs(CellRun):
         training = self.observations.training
         weights = self._trained()
         training.after = self.norms()
-        training.is_coarse = any(weight.element_size() <= 2 for weight in weights.values())  # 16 bits or fewer
+        # Coarse weights have 16 bits or fewer.
+        training.is_coarse = any(weight.element_size() <= 2 for weight in weights.values())
         training.sizes = {name: weight.numel() for name, weight in weights.items()}
         gradients = [weight.grad for weight in weights.values() if weight.grad is not None]
         training.vanished = bool(gradients) and not any(map(norm_of, gradients))
@@ -242,7 +252,9 @@ class NetworkOutputs(CellRun):
             with torch.inference_mode(False), torch.no_grad():
                 output = arrays_in(self.further_result(batch))
             # The output of a network with a state differs in each step.
-            return error_of(output, measured) > most >= error_of(arrays_in(self.further_result(batch)), measured)
+            return (
+                error_of(output, measured) > most >= error_of(arrays_in(self.further_result(batch)), measured)
+            )
         return False
 
     def keep_output(self) -> None:

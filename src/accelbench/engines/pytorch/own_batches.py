@@ -48,7 +48,11 @@ class BatchMaker:
 
     def __init__(self, cell: Cell, batch_size: int) -> None:
         model = cell.model
-        self.batch_size, self.batch_args, self.channels_last = batch_size, model.batch_args, cell.options.channels_last
+        self.batch_size, self.batch_args, self.channels_last = (
+            batch_size,
+            model.batch_args,
+            cell.options.channels_last,
+        )
         self.dtype = STORED_DTYPES[cell.precision]
         self.num_samples, self.num_tokens = 0, 0  # totals of all batches that were made
         self.num_counted = 0  # samples in the first batch; 0 before it was made
@@ -63,7 +67,9 @@ class BatchMaker:
         """Makes a new batch in host memory. Raises UserError if the user's function returns something unusable."""
         batch = self.make(self.batch_size, **self.batch_args)
         if any(tensor.device.type != "cpu" for tensor in tensors_of(f"{self.flag}: should return", batch)):
-            raise UserError(f"{self.flag}: should return tensors on the CPU; accelbench moves them to the device")
+            raise UserError(
+                f"{self.flag}: should return tensors on the CPU; accelbench moves them to the device"
+            )
         batch = mapped(batch, self._cast)
         num_samples = self.count(batch)
         self.num_counted = self.num_counted or num_samples
@@ -139,7 +145,9 @@ class TokenMaker:
             flag = f"generate.prompt_tokens and generate.new_tokens: together {num}"
         most = getattr(config, "max_position_embeddings", None)
         if isinstance(most, int) and 0 < most < num:
-            raise UserError(f"{flag}: {cell.model.definition} accepts at most {most} tokens: use fewer tokens")
+            raise UserError(
+                f"{flag}: {cell.model.definition} accepts at most {most} tokens: use fewer tokens"
+            )
         self.end = _ids(config, "eos_token_id")
         special = {*_ids(config, "pad_token_id"), *self.end}
         self.usable = torch.tensor([token for token in range(config.vocab_size) if token not in special])
@@ -210,7 +218,9 @@ class OwnTask:
         loss = self.loss(output, batch)
         if not self._is_checked:
             if not isinstance(loss, Tensor) or loss.numel() != 1 or not loss.requires_grad:
-                raise UserError(f"{self.flag}: should return a scalar tensor that depends on trainable parameters")
+                raise UserError(
+                    f"{self.flag}: should return a scalar tensor that depends on trainable parameters"
+                )
             self._is_checked = True
         return output, loss
 
@@ -226,7 +236,9 @@ def _keys_of_network(network: nn.Module, keys: Sequence[str], model: ModelSpec) 
         has = ", ".join(map(str, keys))
         takes = ", ".join(model.inputs or named) or "nothing"
         flag = f"model.batch={model.batch}" if model.batch else "batch"
-        raise UserError(f"{flag}: has {has}, but the network needs {takes}: name its keys like forward's arguments")
+        raise UserError(
+            f"{flag}: has {has}, but the network needs {takes}: name its keys like forward's arguments"
+        )
     return of_network
 
 
@@ -320,7 +332,9 @@ class OwnWorkload(BaseWorkload):
         elif self.num_samples > 1:
             fits = False
             with suppress(RuntimeError):  # raised if their other dimensions differ
-                fits = have_rows(structure.joined(pool), len(pool)) and have_rows(self.first, self.num_counted)
+                fits = have_rows(structure.joined(pool), len(pool)) and have_rows(
+                    self.first, self.num_counted
+                )
             if not fits:
                 raise UserError(
                     f"model.batch={model.batch}: single samples can't be joined along the first dimension of each "
@@ -338,7 +352,8 @@ class OwnWorkload(BaseWorkload):
         the new batch.
         """
         seed_generators(SystemRandom().randrange(2**31, 2**32))
-        unseen = self._maker(self.num_samples)()  # a new maker, because the tokens of this batch must not count
+        # A new maker, because the tokens of this batch must not count.
+        unseen = self._maker(self.num_samples)()
         if not any(is_same(mapped(batch, Tensor.cpu), unseen) for batch in self.feed.batches):
             return unseen, True
         other = varied(unseen)

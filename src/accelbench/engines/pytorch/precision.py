@@ -22,13 +22,17 @@ from accelbench.schema.cell import XLA, Cell, Mode, Precision
 from accelbench.schema.measurement import Observed
 
 # Dtypes of the factors of matrix products (DTYPES) and of the weights (STORED_DTYPES).
-DTYPES: dict[Precision, torch.dtype] = {word: getattr(torch, names.computed) for word, names in FORMATS.items()}
+DTYPES: dict[Precision, torch.dtype] = {
+    word: getattr(torch, names.computed) for word, names in FORMATS.items()
+}
 STORED_DTYPES: dict[Precision, torch.dtype] = {
     word: getattr(torch, formats.stored) for word, formats in FORMATS.items()
 }
 
 # The settings of the precision in which torch multiplies fp32 matrices: (library, operation).
-FP32_SETTINGS = [(library, operation) for library in ("cuda", "mkldnn") for operation in ("matmul", "conv", "rnn")]
+FP32_SETTINGS = [
+    (library, operation) for library in ("cuda", "mkldnn") for operation in ("matmul", "conv", "rnn")
+]
 FULL, TF32 = "ieee", "tf32"  # values of these settings
 
 # PyTorch's advice to use its newer settings is silenced.
@@ -45,7 +49,9 @@ def reset_settings(*, allow_tf32: bool) -> None:
     torch.set_float32_matmul_precision("high" if allow_tf32 else "highest")
     torch.backends.cudnn.allow_tf32 = allow_tf32
     for library, operation in FP32_SETTINGS:
-        torch._C._set_fp32_precision_setter(library, operation, TF32 if allow_tf32 and library == "cuda" else FULL)
+        torch._C._set_fp32_precision_setter(
+            library, operation, TF32 if allow_tf32 and library == "cuda" else FULL
+        )
     torch.backends.cudnn.benchmark = False
     torch.use_deterministic_algorithms(False)
     # Any call of `set_default_device`, even for the CPU, makes each later call of torch slower. `get_default_device`
@@ -68,7 +74,9 @@ def flush_denormals() -> None:
     Raises UnsupportedError if the CPU can't do that.
     """
     if not torch.set_flush_denormal(True):
-        raise UnsupportedError("flush_denormals=true: this CPU can't flush denormals: use flush_denormals=false")
+        raise UnsupportedError(
+            "flush_denormals=true: this CPU can't flush denormals: use flush_denormals=false"
+        )
 
 
 @contextmanager
@@ -122,8 +130,14 @@ def check_normalises(network: nn.Module, cell: Cell) -> None:
     channel on, outputs were not finite.
     """
     trains_in_fp16 = (cell.mode, cell.precision) == (Mode.train, Precision.fp16)
-    if cell.device in XLA and trains_in_fp16 and any(isinstance(layer, _BatchNorm) for layer in network.modules()):
-        raise UnsupportedError("precision=fp16: XLA trains batch normalisation wrongly in fp16: use precision=bf16")
+    if (
+        cell.device in XLA
+        and trains_in_fp16
+        and any(isinstance(layer, _BatchNorm) for layer in network.modules())
+    ):
+        raise UnsupportedError(
+            "precision=fp16: XLA trains batch normalisation wrongly in fp16: use precision=bf16"
+        )
 
 
 def step_context(precision: Precision, torch_type: str) -> Callable[[], AbstractContextManager[Any]]:
@@ -176,7 +190,11 @@ class Observer:
         self.handle.remove()  # it is still there if no such layer ran
         products = run.observations.products
         expected = FORMATS[run.cell.precision]
-        numbers = [weight for weight in self.network.parameters() if weight.is_floating_point() or weight.is_complex()]
+        numbers = [
+            weight
+            for weight in self.network.parameters()
+            if weight.is_floating_point() or weight.is_complex()
+        ]
         sizes = Counter[torch.dtype]()
         for weight in numbers:
             sizes[weight.dtype] += weight.numel()
@@ -188,12 +206,16 @@ class Observer:
         # The result comes first: Lightning's Trainer may have moved the weights back to the host.
         places = [tensor.device.type for tensor in (self.result, weights) if tensor is not None]
         kind = max(
-            products.devices, key=products.devices.__getitem__, default=next(iter(places), run.backend.torch_type)
+            products.devices,
+            key=products.devices.__getitem__,
+            default=next(iter(places), run.backend.torch_type),
         )
         return Observed(
             device=run.backend.ran_on(kind),
             device_name=run.device_name(),
-            precision=word_for(stored, computed, tf32=not run.backend.on_host and run.backend.multiplies_coarsely()),
+            precision=word_for(
+                stored, computed, tf32=not run.backend.on_host and run.backend.multiplies_coarsely()
+            ),
             cudnn_benchmark=torch.backends.cudnn.benchmark if kind == "cuda" else None,
             **{"num_devices": 1, "threads": torch.get_num_threads(), **more},
         )

@@ -37,7 +37,11 @@ MEMORY_BYTES = 512 << 20
 NUM_LAUNCHES = 100
 # Type of device -> sides of square matrices; and (batch, channels, side) of the images of a padded 3x3 convolution.
 # Devices that are not listed use the values of "cuda".
-SIDES = {"cpu": (256, 512, 1024, 2048), "cuda": (1024, 2048, 4096, 8192, 16384), "xla": (512, 1024, 2048, 4096, 8192)}
+SIDES = {
+    "cpu": (256, 512, 1024, 2048),
+    "cuda": (1024, 2048, 4096, 8192, 16384),
+    "xla": (512, 1024, 2048, 4096, 8192),
+}
 IMAGES = {
     "cpu": ((1, 64, 28), (8, 64, 56), (8, 128, 28), (8, 256, 14)),
     "cuda": ((32, 64, 56), (64, 128, 56), (128, 256, 28), (256, 512, 14), (256, 256, 56)),
@@ -100,7 +104,8 @@ def _has_units(backend: Backend, precision: Precision) -> bool:
     if kind == "cuda":
         needs_ampere = precision in (Precision.tf32, Precision.bf16)
         return not needs_ampere or torch.cuda.get_device_capability() >= AMPERE
-    if precision == Precision.int8:  # without these instructions, torch's kernels are slower than other libraries'
+    # Without these instructions, torch's kernels are slower than other libraries'.
+    if precision == Precision.int8:
         return kind == "cpu" and has_fast_integers(look(Device.cpu))
     # Cells in fp16 do not run on XLA (see `grid.support`).
     return precision != Precision.tf32 and (kind, precision) != ("xla", Precision.fp16)
@@ -109,7 +114,8 @@ def _has_units(backend: Backend, precision: Precision) -> bool:
 def _rates(backend: Backend, precision: Precision, best: Best) -> list[float]:
     """Returns the operations per second of each kernel in each of its shapes. A multiply-add counts as two."""
     backend.prepare(allow_tf32=precision == Precision.tf32)
-    torch.backends.cudnn.benchmark = True  # cuDNN searches for the fastest algorithm, which `prepare` has disabled
+    # cuDNN searches for the fastest algorithm, which `prepare` has disabled.
+    torch.backends.cudnn.benchmark = True
     device = backend.device()
     dtype = DTYPES[precision]
     rates = []
@@ -127,7 +133,8 @@ def _rates(backend: Backend, precision: Precision, best: Best) -> list[float]:
 
 
 def _drawn(shape: tuple[int, ...], dtype: torch.dtype, device: torch.device) -> Tensor:
-    origin = "cpu" if device.type == "xla" else device  # on XLA, the random generator would be compiled for each shape
+    # On XLA, the random generator would be compiled for each shape.
+    origin = "cpu" if device.type == "xla" else device
     if dtype == torch.int8:
         return torch.randint(-127, 128, shape, dtype=dtype, device=origin).to(device)
     return torch.randn(shape, device=origin).to(dtype).to(device)

@@ -32,7 +32,8 @@ class RankReport:
 
     observed: Observed
     resources: dict[str, Any]  # see `CellRun.resources`
-    weights: str | None  # the norms of all weights after training; None in inference, and if there is one rank
+    # The norms of all weights after training; None in inference, and if there is one rank.
+    weights: str | None
 
 
 def joined(reports: list[RankReport]) -> tuple[Observed, dict[str, Any]]:
@@ -50,7 +51,11 @@ def joined(reports: list[RankReport]) -> tuple[Observed, dict[str, Any]]:
     )
     on_device = max(rank.resources["peak_device_bytes"] or 0 for rank in reports)
     on_host = sum(rank.resources["peak_host_bytes"] or 0 for rank in reports)
-    resources = {**reports[0].resources, "peak_device_bytes": on_device or None, "peak_host_bytes": on_host or None}
+    resources = {
+        **reports[0].resources,
+        "peak_device_bytes": on_device or None,
+        "peak_host_bytes": on_host or None,
+    }
     return observed, resources
 
 

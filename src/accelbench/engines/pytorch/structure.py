@@ -55,7 +55,9 @@ def mapped(structure: Any, change: Callable[[Tensor], Tensor]) -> Any:
         changed.data = contents
         return changed
     if dataclasses.is_dataclass(structure) and not isinstance(structure, type):
-        fields = {item.name: mapped(getattr(structure, item.name), change) for item in dataclasses.fields(structure)}
+        fields = {
+            item.name: mapped(getattr(structure, item.name), change) for item in dataclasses.fields(structure)
+        }
         return dataclasses.replace(structure, **fields)
     return structure
 
@@ -134,7 +136,8 @@ def _array(part: Tensor) -> NDArray[Any]:
     if part.numel() > MAX_NUMBERS:  # makes the tensor smaller before it is copied
         part = part.reshape(-1)[:: -(-part.numel() // MAX_NUMBERS)]
     values = part.cpu().resolve_conj().resolve_neg()
-    return (values.double() if values.is_floating_point() else values).numpy()  # NumPy lacks bfloat16 and float8
+    # NumPy lacks bfloat16 and float8.
+    return (values.double() if values.is_floating_point() else values).numpy()
 
 
 def varied(structure: Any) -> Any:
@@ -169,7 +172,11 @@ def _may_be_an_index(tensor: Tensor) -> bool:
 
 def is_same(one: Any, other: Any) -> bool:
     """Returns True if the tensors of two structures have the same dtypes and the same numbers."""
-    ours, theirs = ([part for tensor in tensors_in(each) for part in parts_of(tensor)] for each in (one, other))
+    ours, theirs = (
+        [part for tensor in tensors_in(each) for part in parts_of(tensor)] for each in (one, other)
+    )
     if len(ours) != len(theirs):
         return False
-    return all(mine.dtype == its.dtype and torch.equal(mine, its) for mine, its in zip(ours, theirs, strict=True))
+    return all(
+        mine.dtype == its.dtype and torch.equal(mine, its) for mine, its in zip(ours, theirs, strict=True)
+    )

@@ -39,7 +39,8 @@ def build(model: ModelSpec, shape: Shape, num_classes: int) -> nn.Module:
     try:
         network = BUILDERS[model.library](without_file, shape, num_classes)
     except TypeError as error:
-        if model.library == Library.custom:  # the arguments were checked, so the error comes from the user's class
+        # The arguments were checked, so the error comes from the user's class.
+        if model.library == Library.custom:
             raise
         raise UserError(f"model.args: {error}") from error
     if model.weights_file is not None:
@@ -58,8 +59,12 @@ def check_trainable(network: nn.Module, model: ModelSpec) -> None:
 
 def num_params(network: nn.Module) -> int:
     """Returns the number of trainable parameters, plus the number of `KerasBatchNorm` statistics, as in study 002."""
-    statistics = sum(2 * layer.num_features for layer in network.modules() if isinstance(layer, KerasBatchNorm))
-    return statistics + sum(parameter.numel() for parameter in network.parameters() if parameter.requires_grad)
+    statistics = sum(
+        2 * layer.num_features for layer in network.modules() if isinstance(layer, KerasBatchNorm)
+    )
+    return statistics + sum(
+        parameter.numel() for parameter in network.parameters() if parameter.requires_grad
+    )
 
 
 def _own(model: ModelSpec, shape: Shape, num_classes: int) -> nn.Module:
@@ -105,10 +110,15 @@ def config_of(model: ModelSpec) -> Any:
     check_name(model, list(CONFIG_MAPPING_NAMES))
     default = transformers.CONFIG_MAPPING[name]()
     if not hasattr(default, "vocab_size"):
-        raise UserError(f"model.name={name}: its configuration has no vocab_size for token ids: use another model.name")
+        raise UserError(
+            f"model.name={name}: its configuration has no vocab_size for token ids: use another model.name"
+        )
     if type(default) not in getattr(transformers, CLASSES[model.task][1]):
         raise UserError(f"model.task={model.task}: {name} can't do this task: use another model.task")
-    arguments = {*default.to_dict(), *default.attribute_map, *ALSO_KNOWN} - {"model_type", "transformers_version"}
+    arguments = {*default.to_dict(), *default.attribute_map, *ALSO_KNOWN} - {
+        "model_type",
+        "transformers_version",
+    }
     for name_of_argument in model.args:
         if name_of_argument not in arguments:  # transformers would accept it without an error
             raise UserError(f"model.args.{name_of_argument}: {name}'s configuration has no such argument")
