@@ -66,11 +66,6 @@ class Pair(NamedTuple):
     first: list[Process]
     second: list[Process]
 
-    @property
-    def is_skipped(self) -> bool:
-        """Whether every process was skipped."""
-        return all(process.outcome == Status.skipped for process in self.first + self.second)
-
 
 class Compared(NamedTuple):
     """The result of comparing A and B."""
@@ -181,7 +176,11 @@ def compared(first: RecordSet, second: RecordSet, *, anyway: bool) -> Compared:
         )
     # Two machines drift independently, so interleaving has no effect.
     anyway = anyway or machines(first) != machines(second)
-    ran = [pair for pair in every if not pair.is_skipped]
+    ran = [
+        pair
+        for pair in every
+        if any(process.outcome != Status.skipped for process in pair.first + pair.second)
+    ]
     warnings = [
         *(f"Not the same thing: {difference}" for difference in different),
         *_environment_differences(first, second),

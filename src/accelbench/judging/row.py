@@ -462,7 +462,11 @@ def _of_system(record: Record, system: SystemSeries) -> Row:
         row["system_time_share"] = of_kernel / whole
     if measured is not None:
         joules = joules_per_sample(record, measured)
-        if joules is not None and (num := measured.serving.num_answered if measured.serving else 0):
+        if (
+            joules is not None
+            and (served := measured.serving)
+            and (num := round(served.served_per_s * served.duration_s))
+        ):
             row["energy_j_per_request"] = joules * (measured.num_steady_samples or 0) / num
         row["energy_j_per_sample"] = joules if measured.blocks or not measured.serving else None
         row["energy_provenance"] = None if joules is None else Provenance.measured.value

@@ -4,7 +4,7 @@ It shows the gains of jobs, or the chart of a question in the report, such as `H
 """
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -112,13 +112,6 @@ def of_question(sections: Sequence[QuestionSection], width: float) -> Figure:
     return figure
 
 
-def _looks_of(names: Iterable[str]) -> Looks:
-    return {
-        name: (f"C{number % 9}", MARKERS[number % len(MARKERS)])
-        for number, name in enumerate(dict.fromkeys(names))
-    }
-
-
 def _draw_names(axes: Axes, rows: Sequence[Row]) -> None:
     """Draws each row's name at its left and text at its right. Each takes a third of the width or less."""
     figure = axes.figure
@@ -150,7 +143,10 @@ def _draw_ratios(axes: Axes, rows: Sequence[Row]) -> None:
     axes.set_xticks([1], ["1x"], minor=True)  # also if the axis is too short for a label at each power
     axes.axvspan(1, high, color=GAIN, zorder=0)
     axes.axvline(1, color=INK)
-    looks = _looks_of(map(kind_of, gaps))
+    looks = {
+        name: (f"C{number % 9}", MARKERS[number % len(MARKERS)])
+        for number, name in enumerate(dict.fromkeys(map(kind_of, gaps)))
+    }
     for place, row in enumerate(rows):
         if row.gain:
             axes.plot(

@@ -193,11 +193,6 @@ class Serving:
     late_p99_s: Seconds | None = None
     requests_digest: Digest | None = None  # sha256 of the file of raw times; None if the file was not kept
 
-    @property
-    def num_answered(self) -> int:
-        """Requests with an answer, in time or late."""
-        return round(self.served_per_s * self.duration_s)
-
 
 @dataclass(frozen=True, kw_only=True)
 class Logged:

@@ -51,12 +51,6 @@ def artifacts(root: Path) -> Path:
     return root.resolve() / "mlartifacts"
 
 
-def proxied(suite: str) -> str:
-    """Returns the address of a suite's files in the project's store. It contains no path of this machine."""
-    # MLflow's server adds the folder that it is started with. So the addresses stay right if the project is moved.
-    return PROXIED + re.sub(r"[^\w-]", "_", suite, flags=re.ASCII)
-
-
 @contextmanager
 def locked(root: Path) -> Iterator[None]:
     """Holds the store's lock for a `with` block. Waits for the lock without a message, at most `PATIENCE_S` seconds.

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import sqlite3
 import time
 from collections.abc import Sequence
@@ -124,7 +125,9 @@ class Store:
         name = location.PREFIX + suite
         experiment = self._client.get_experiment_by_name(name)
         if experiment is None:
-            place = location.proxied(suite) if is_own(self._root) else None
+            # An address without a path: MLflow's server adds the folder that it is started with. So the addresses stay
+            # right if the project is moved.
+            place = PROXIED + re.sub(r"[^\w-]", "_", suite, flags=re.ASCII) if is_own(self._root) else None
             experiment = self._client.get_experiment(self._client.create_experiment(name, place))
         newest = experiment.tags.get(SWEEP, "")
         if sweep > newest or (about and sweep == newest):

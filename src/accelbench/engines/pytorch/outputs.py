@@ -103,14 +103,10 @@ def state_of(network: nn.Module) -> NetworkState:
     tensors = {name: weight.detach() for name, weight in network.named_parameters()}
     for name, buffer in network.named_buffers():
         tensors[name] = buffer.detach().clone()
-    return NetworkState(
-        tensors, modes_of(network), {name: counts_of(layer) for name, layer in network.named_modules()}
-    )
-
-
-def counts_of(layer: nn.Module) -> dict[str, Any]:
-    """Returns a layer's attributes that are numbers or flags, such as the number of batches that the layer has seen."""
-    return {name: value for name, value in vars(layer).items() if type(value) in (bool, int, float)}
+    counts = {}  # of each layer, attributes that are numbers or flags, such as the number of batches that it has seen
+    for name, layer in network.named_modules():
+        counts[name] = {key: value for key, value in vars(layer).items() if type(value) in (bool, int, float)}
+    return NetworkState(tensors, modes_of(network), counts)
 
 
 @torch.no_grad()
