@@ -30,17 +30,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     # Output is written line by line, so that a log shows each cell at once. Letters that the output's encoding lacks
     # become escapes.
     sys.stdout.reconfigure(line_buffering=True, errors="backslashreplace")  # type: ignore[union-attr]
+    words = list(sys.argv[1:] if arguments is None else arguments)
     try:
-        return _status(list(sys.argv[1:] if arguments is None else arguments))
-    except BrokenPipeError:
-        # Otherwise Python would fail again when it flushes the output.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-        return 128 + signal.SIGPIPE
-
-
-def _status(words: list[str]) -> int:
-    try:
-        status = _run(words)
+        text = _asked_text(words)
+        print(text, end="")
+        status = 0
+        if not text:
+            command, rest = choose(words)
+            status = command.run(command.parse(rest), _Console(highlight=False))
         sys.stdout.flush()
         return status
     except KeyboardInterrupt as stop:
@@ -49,7 +46,9 @@ def _status(words: list[str]) -> int:
             message += f"\nTo go on: the same command with out={stop.folder}"
         status = 130
     except BrokenPipeError:
-        raise
+        # Otherwise Python would fail again when it flushes the output.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        return 128 + signal.SIGPIPE
     except Exception as error:
         mistake: Exception | None = error
         if not isinstance(error, UserError):
@@ -65,21 +64,18 @@ def _status(words: list[str]) -> int:
     return status
 
 
-def _run(words: list[str]) -> int:
+def _asked_text(words: list[str]) -> str:
+    """Returns the help or the version that the words ask for. If they ask for neither, returns an empty text."""
     if not words or words[0] in {*HELP, "help"}:
-        print(overview(), end="")
-        return 0
+        return overview()
     if words[0] == "--version":
         from importlib.metadata import version  # not at the top: this import takes 50 ms
 
-        print(f"accelbench {version('accelbench')}")
-        return 0
+        return f"accelbench {version('accelbench')}\n"
+    if not HELP & set(words):
+        return ""
     command, rest = choose(words)
-    if HELP & set(rest):
-        topic = "" if rest[-1] in HELP or "=" in rest[-1] else rest[-1]
-        print(command.help(topic), end="")
-        return 0
-    return command.run(command.parse(rest), _Console(highlight=False))
+    return command.help("" if rest[-1] in HELP or "=" in rest[-1] else rest[-1])
 
 
 class _Console(Console):

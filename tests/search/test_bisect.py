@@ -80,6 +80,7 @@ def bisect(good, bad, *settings):
     [
         ("gone", "HEAD", [], "GOOD=gone: the git repository has no such commit"),
         ("HEAD~1", "HEAD~1..HEAD", [], "BAD=HEAD~1..HEAD: the git repository has no such commit"),
+        ("HEAD~1", "^HEAD", [], "BAD=^HEAD: the git repository has no such commit"),
         ("change0", "change0", [], "is not after GOOD="),
         ("HEAD", "change2", [], "is not after GOOD="),
         ("change0", "HEAD", ["model.batch=mine.nets.gone"], "model.batch=mine.nets.gone: mine.nets has no gone."),

@@ -72,7 +72,7 @@ def git(*words: object, at: Path | None = None) -> str:
 def commit_of(name: str, word: str) -> str:
     """Returns the hash of a revision. Raises UserError, which begins with `name`: it is none."""
     commits = git("rev-parse", "--revs-only", "--end-of-options", f"{word}^{{commit}}").splitlines()
-    if len(commits) != 1:
+    if len(commits) != 1 or word.startswith("^"):  # ^ excludes a commit
         raise UserError(f"{name}={word}: the git repository has no such commit")
     return commits[0]
 

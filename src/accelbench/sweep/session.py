@@ -211,30 +211,40 @@ class Session:
         """
         if item.skip_reason is None and (change := self._changed(item)) is not None:
             raise ChangedError(f"{change} after the sweep began: run the sweep again")
-        record = self._run(item)
-        why = why_disturbed(record)
-        if why is not None:
-            self._progress.describe("waiting for a quiet machine")
-            if self._quiet.comes(f"{item.label} was disturbed ({why})", left_s - 2 * record.wall_s):
-                record = self._run(item, [f"measured again: the first time, {why}"])
-        write(record, self.folder)
-        self._progress.finish(record)
-        return record
-
-    def _run(self, item: Planned, notes: Sequence[str] = ()) -> Record:
-        """Runs or skips the cell once, and judges it. Adds `notes` to the measurement."""
         cell = item.cell
         beside = self.folder / item.record_name
         weights = beside.with_suffix(SAFETENSORS) if cell.save_weights else None
         requests = beside.with_suffix(REQUESTS) if cell.protocol in SERVING else None
-        self._progress.start(item)
-        started_at = datetime.now(UTC)
-        start_s = time.perf_counter()
-        if item.skip_reason is None:
-            outcome = self.hosts.run(cell, self.ready.data_folder, weights, requests)
-        else:
-            outcome = Outcome(status=Status.skipped, reason=item.skip_reason)
-        wall_s = time.perf_counter() - start_s
+        notes: list[str] = []
+        while True:
+            self._progress.start(item)
+            started_at = datetime.now(UTC)
+            start_s = time.perf_counter()
+            if item.skip_reason is None:
+                outcome = self.hosts.run(cell, self.ready.data_folder, weights, requests)
+            else:
+                outcome = Outcome(status=Status.skipped, reason=item.skip_reason)
+            wall_s = time.perf_counter() - start_s
+            record = self._judged(item, outcome, started_at, wall_s, notes)
+            why = why_disturbed(record)
+            if why is None or notes:
+                break
+            self._progress.describe("waiting for a quiet machine")
+            if not self._quiet.comes(f"{item.label} was disturbed ({why})", left_s - 2 * wall_s):
+                break
+            notes = [f"measured again: the first time, {why}"]
+        served = record.measurement.serving if record.measurement else None
+        if requests is not None and (served is None or served.requests_digest is None):
+            requests.unlink(missing_ok=True)  # belongs to an earlier record of this name
+        write(record, self.folder)
+        self._progress.finish(record)
+        return record
+
+    def _judged(
+        self, item: Planned, outcome: Outcome, started_at: datetime, wall_s: float, notes: Sequence[str]
+    ) -> Record:
+        """Judges the outcome of a cell. Adds `notes` to its measurement."""
+        cell = item.cell
         status = outcome.status
         reason = outcome.reason
         measured = without_secrets(outcome.measurement)
@@ -249,9 +259,6 @@ class Session:
                 measured = replace(
                     measured, target=replace(measured.target, planned_in=self.planned_in(cell))
                 )
-        served = measured.serving if measured else None
-        if requests is not None and (served is None or served.requests_digest is None):
-            requests.unlink(missing_ok=True)  # belongs to an earlier record of this name
         environment = self.ready.environment(cell)
         environment |= {"probe_code": self._prober.environment["code"], "idle_w": self._idle_w}
         environment["ceilings"] = plain(ceilings)
