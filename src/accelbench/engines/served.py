@@ -3,7 +3,6 @@
 import time
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -104,23 +103,17 @@ def serve(run: "CellRun", step: Step) -> None:
     timing.stop = Stop.timeout if served.serving.ended_early == TIME_LIMIT else None
     run.defects += served.defects
     run.step = step
-    digest = None if run.requests_path is None else write_times(served.times, run.requests_path)
-    run.serving = replace(served.serving, requests_digest=digest)
+    run.serving = served.serving
+    if run.requests_path is not None:
+        # If writing raises OSError, a file that was at this path before stays unchanged.
+        with writing(run.requests_path) as written:
+            with written.open("wb") as file:
+                np.save(file, served.times, allow_pickle=False)
+            run.serving = replace(served.serving, requests_digest=sha256_of(written))
     if served.serving.error:
         run.observations.unchecked[OUTPUT] = "the model failed for some requests"
     else:  # the output check reads the last batch, which must be full
         workers[0].result_of(batch_of(run, pool, cell.batch_size))
-
-
-def write_times(times: NDArray[np.int64], path: Path) -> str:
-    """Writes the times of requests (see `Served`) into a .npy file. Returns the sha256 of the file.
-
-    If writing raises OSError, a file that was at `path` before stays unchanged.
-    """
-    with writing(path) as written:
-        with written.open("wb") as file:
-            np.save(file, times, allow_pickle=False)
-        return sha256_of(written)
 
 
 def _note_times(cell: Cell, timing: Timing, served: Served) -> None:

@@ -110,13 +110,6 @@ def without_numbers(row: Row) -> Row:
     return row | {column: None for column in MEASURED if column not in NOT_NUMBERS}
 
 
-def _is_fused(cell: Cell) -> bool:
-    """Returns True if operators are compiled or launched together. The step's bytes and launches are then unknown."""
-    # Engines that are not `ON_TORCH` compile whole steps.
-    compiles = cell.options.compile or cell.device in XLA or cell.engine not in ON_TORCH
-    return compiles or cell.options.cuda_graphs
-
-
 def remarks_in(row: Row, kind: Kind) -> list[str]:
     """Returns the remarks of one kind in a row as a list. The row has them as one text, separated by `; `."""
     return str(row[kind]).split("; ") if row[kind] else []
@@ -347,12 +340,16 @@ def _work(record: Record, measured: Measurement, row: Row) -> Row:
     of_step |= {"flops_per_s": rate, "ceiling_flops_per_s": ceiling}
     if rate and ceiling:  # a network that only waits has no operations, so no share
         of_step["mfu"] = rate / ceiling
+    # If operators are compiled or launched together, the step's bytes and launches are unknown. Engines that are not
+    # `ON_TORCH` compile whole steps.
+    compiles = cell.options.compile or cell.device in XLA or cell.engine not in ON_TORCH
+    is_fused = compiles or cell.options.cuda_graphs
     data_ms, copy_in_ms, copy_out_ms = (row[f"{part}_ms"] for part in ("data_wait", "copy_in", "copy_out"))
     if data_ms is not None and data_ms > half_ms:
         of_step["bound"] = Bound.data.value
     elif copy_in_ms is not None and copy_in_ms + (copy_out_ms or 0.0) > half_ms:
         of_step["bound"] = Bound.copy.value
-    elif work.flops and rate and not _is_fused(cell):
+    elif work.flops and rate and not is_fused:
         longest = bound(work, work.flops / rate, ceilings, cell.precision)
         of_step["bound"] = longest.value if longest else None
     return of_step
