@@ -55,6 +55,16 @@ def here(tmp_path, monkeypatch):
     return tmp_path
 
 
+@pytest.fixture
+def project(tmp_path, monkeypatch):
+    """A project, which is the current folder, on a machine whose CPU was probed."""
+    from fakes import give_ceilings, make_project
+
+    give_ceilings(make_project(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
 @pytest.fixture(autouse=True)
 def _one_framework():
     yield

@@ -17,7 +17,6 @@ from accelbench.api.run import words_of
 from accelbench.errors import UserError
 from accelbench.schema.cell import Precision
 from accelbench.settings.compose import cells_of, compose
-from fakes import give_ceilings, make_project
 
 DOCS = Path(__file__).resolve().parents[2] / "docs" / "python.md"
 WINDOW = {"measure_s": 0.05, "latency_s": 0.02, "warmup_s": 0.01, "block_s": 0.005}
@@ -53,10 +52,8 @@ for cell in sys.stdin.read().splitlines():
 
 
 @pytest.fixture
-def python(tmp_path, monkeypatch):
-    """Runs a script in a project, which is the current folder."""
-    monkeypatch.chdir(make_project(tmp_path))
-    give_ceilings(tmp_path)
+def python(project):
+    """Runs a script in a project."""
     options = {"capture_output": True, "text": True, "timeout": 200}
     return lambda code, **more: subprocess.run([sys.executable, "-c", code], **options, **more)
 
@@ -140,9 +137,7 @@ def test_a_mistake_names_the_words_to_type(settings, size, message, here):
         accelbench.run(settings, batch_size=size)
 
 
-def test_hydra_reads_odd_texts_as_they_are(tmp_path, monkeypatch):
-    monkeypatch.chdir(make_project(tmp_path))
-    monkeypatch.setattr("sys.argv", ["x"])
+def test_hydra_reads_odd_texts_as_they_are(project):
     for text in ("it's, {odd}", "null", "3", "x=y z", 'say "hi"', "ends\\"):
         words = words_of("model=custom model.target=nets.Net", {"model.args.name": text, "model.args.widths": (4, 2)})
         (cell,) = cells_of(compose(words))[0]

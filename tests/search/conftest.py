@@ -1,1 +1,1 @@
-from sweep.conftest import project, shared  # noqa: F401
+from sweep.conftest import shared  # noqa: F401

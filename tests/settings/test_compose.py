@@ -1,5 +1,4 @@
 import dataclasses
-import sys
 from itertools import product
 
 import pytest
@@ -10,16 +9,6 @@ from accelbench.errors import UserError
 from accelbench.schema.cell import Window
 from accelbench.settings.compose import cells_of, compose, one_cell, user_error_behind
 from devices.fakes import FakeNvml
-from fakes import make_project
-
-
-@pytest.fixture
-def project(tmp_path, monkeypatch):
-    root = make_project(tmp_path)
-    monkeypatch.chdir(root)
-    monkeypatch.setattr(sys, "argv", ["accelbench"])
-    return root
-
 
 SUITE = "data: {random: {}}\nprofiles: {quick: window.measure_s=2}\nsuites: {demo: {data: random, quick: [%s]}}\n"
 
