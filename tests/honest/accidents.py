@@ -4,7 +4,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from honest.networks import CLASSES, WIDTH, Plain, having, plain, vectors
+from honest.networks import CLASSES, WIDTH, InBuffer, Plain, having, plain, vectors
 
 
 def deep():
@@ -39,6 +39,7 @@ HalfInside = having(Deep, lambda self, x: self.head(self.body.bfloat16()(x.bfloa
 Quantised = having(Plain, body=lambda: torch.ao.quantization.quantize_dynamic(deep(), {nn.Linear}, torch.qint8))
 IgnoresInput = having(Plain, lambda self, x: plain(self, torch.ones_like(x)))
 Detaches = having(Plain, lambda self, x: self.head(self.body(x).detach()))
+AllFrozen = having(Plain, then=lambda self: self.requires_grad_(False))
 
 
 class HalfInBuffer(Plain):  # computes its head in bf16, and adds to a tensor that it made in the first step
@@ -69,16 +70,10 @@ class KeepsOneSize(KeepsFeatures):  # those of the first batch; other sizes are 
         return self.body(x) if is_other else super().features(x)
 
 
-class KeepsInBuffer(KeepsFeatures):  # the same, into an output buffer of its own
+class KeepsInBuffer(InBuffer, KeepsFeatures):  # the same, into an output buffer of its own
     def __init__(self):
         super().__init__()
         self.register_buffer("out", torch.empty(0), persistent=False)
-
-    def forward(self, x):
-        answer = super().forward(x)
-        if self.out.shape != answer.shape:
-            self.out = torch.empty_like(answer)
-        return self.out.copy_(answer)
 
 
 class KeepsUnseeded(KeepsFeatures):  # the same, with weights that no seed decides
@@ -100,12 +95,6 @@ class StaysInTraining(having(Plain, norm=lambda: nn.BatchNorm1d(WIDTH))):
 
     def forward(self, x):
         return super().forward(self.norm(x))
-
-
-class AllFrozen(Plain):
-    def __init__(self):
-        super().__init__()
-        self.requires_grad_(False)
 
 
 class StaysInEval(having(Plain, drop=lambda: nn.Dropout(0.5))):  # as after a validation between the steps

@@ -71,12 +71,7 @@ class Lit(pl.LightningModule):
         return torch.optim.Adam(self.parameters(), lr=1e-3)
 
 
-class TakesNoWarning(Lit):
-    def __init__(self):
-        super().__init__()
-        warnings.simplefilter("error")
-
-
+TakesNoWarning = having(Lit, then=lambda self: warnings.simplefilter("error"))
 # Takes tokens.
 Embeds = having(
     Lit, lambda self, words: self.net(self.embedding(words).mean(1)), embedding=lambda: nn.Embedding(100, WIDTH)

@@ -94,13 +94,14 @@ def denoises(output, batch):
 lbfgs = partial(torch.optim.LBFGS, max_iter=4)
 
 
-def having(base, forward=None, **parts):
-    """A class that differs from `base` in its forward, or has what these functions make."""
+def having(base, forward=None, then=lambda network: None, **parts):
+    """A class that differs from `base` in its forward, has what these functions make, or is changed by `then`."""
 
     def __init__(self):
         base.__init__(self)
         for name, make in parts.items():
             setattr(self, name, make())
+        then(self)
 
     return type("Made", (base,), {"__init__": __init__, "__module__": __name__, "forward": forward or base.forward})
 
@@ -156,23 +157,20 @@ class ComplexLayers(nn.Module):  # all complex: inputs, weights and output
         return self.second(torch.polar(z.abs().tanh(), z.angle()))
 
 
-class Tied(nn.Module):  # one weight has two names
-    def __init__(self):
-        super().__init__()
-        self.embedding, self.out = nn.Embedding(100, WIDTH), nn.Linear(WIDTH, 100, bias=False)
-        self.out.weight = self.embedding.weight
-
-    def forward(self, words):
-        return self.out(self.embedding(words).tanh())
-
-
-class Parametrised(Plain):  # its weights are computed from others: a direction and a length, or with a norm of 1
-    def __init__(self):
-        super().__init__()
-        self.body[0] = nn.utils.parametrizations.weight_norm(self.body[0])
-        self.head = nn.utils.parametrizations.spectral_norm(self.head)
-
-
+# One weight has two names.
+Tied = having(
+    nn.Module,
+    lambda self, words: self.out(self.embedding(words).tanh()),
+    lambda self: setattr(self.out, "weight", self.embedding.weight),
+    embedding=lambda: nn.Embedding(100, WIDTH),
+    out=lambda: nn.Linear(WIDTH, 100, bias=False),
+)
+# Its weights are computed from others: a direction and a length, or with a norm of 1.
+Parametrised = having(
+    Plain,
+    then=lambda self: nn.utils.parametrizations.weight_norm(self.body[0]),
+    head=lambda: nn.utils.parametrizations.spectral_norm(nn.Linear(WIDTH, CLASSES)),
+)
 # Change the batch in place. HidesTokens writes a mark over some tokens, drawn at random.
 WhitensInPlace = having(Plain, lambda self, x: plain(self, x.sub_(0.5).div_(2)))
 HidesTokens = having(Tied, lambda self, words: Tied.forward(self, words.masked_fill_(torch.rand(words.shape) < 0.2, 0)))
@@ -301,13 +299,9 @@ EmptyCodebook = having(  # its codes are zeros until it has been trained
     decode=lambda: nn.Linear(8, WIDTH),
     codes=lambda: nn.Buffer(torch.zeros(16, 8)),
 )
-
-
-class ZeroHead(Plain):
-    def __init__(self):
-        super().__init__()
-        nn.init.zeros_(self.head.weight)
-        nn.init.zeros_(self.head.bias)
+ZeroHead = having(
+    Plain, then=lambda self: nn.init.zeros_(self.head.weight), head=lambda: nn.Linear(WIDTH, CLASSES, bias=False)
+)
 
 
 class UntilLate(Plain):  # refines its answer for two milliseconds
@@ -319,14 +313,16 @@ class UntilLate(Plain):  # refines its answer for two milliseconds
         return answer
 
 
-class OneBuffer(Plain):  # writes its output into one buffer
-    out = None
-
+class InBuffer(nn.Module):  # writes the output of its other base into `out`
     def forward(self, x):
         answer = super().forward(x)
-        if self.out is None or self.out.shape != answer.shape:
+        if self.out.shape != answer.shape:
             self.out = torch.empty_like(answer)
         return self.out.copy_(answer)
+
+
+class OneBuffer(InBuffer, Plain):
+    out = torch.empty(0)
 
 
 class Denoises(Plain):  # draws a time and noise for each sample
@@ -417,27 +413,25 @@ class FrozenBody(having(Plain, norm=lambda: nn.BatchNorm1d(WIDTH))):  # only its
         return self.head(self.norm(self.body(x)))
 
 
-class Experts(Plain):  # each sample goes to one of eight experts; some get none
-    def __init__(self):
-        super().__init__()
-        self.router = nn.Linear(WIDTH, 8)
-        self.experts = nn.ModuleList(nn.Linear(WIDTH, WIDTH) for _ in range(8))
+Layers = having(Plain, layers=lambda: nn.ModuleList(nn.Linear(WIDTH, WIDTH) for _ in range(16)))
 
-    def forward(self, x):
+
+class Experts(having(Layers, router=lambda: nn.Linear(WIDTH, 16))):
+    def forward(self, x):  # each sample goes to one of the layers; some get none
         weight, chosen = self.router(x).softmax(1).max(1)
         out = torch.zeros_like(x)
-        for number, expert in enumerate(self.experts):
+        for number, expert in enumerate(self.layers):
             rows = chosen == number
             if rows.any():
                 out[rows] = expert(x[rows]) * weight[rows, None]
         return super().forward(x + out)
 
 
-class ExitsEarly(having(Plain, more=lambda: nn.ModuleList(nn.Linear(WIDTH, WIDTH) for _ in range(16)))):
+class ExitsEarly(Layers):
     def forward(self, x):
         features = self.body(x)
         if x[0, 0] > 0:
-            for layer in self.more:
+            for layer in self.layers:
                 features = layer(features).tanh()
         return self.head(features)
 

@@ -15,21 +15,9 @@ import pytest
 import accelbench
 from accelbench.judging.row import summarise, warnings_of
 from accelbench.judging.verdict import ALLOWED, BUSY
-from accelbench.schema.cell import (
-    MODULE,
-    DataSpec,
-    Library,
-    Mode,
-    ModelOutput,
-    ModelSpec,
-    Pipeline,
-    Precision,
-    Protocol,
-    Status,
-    Stop,
-    TrainerSettings,
-    Window,
-)
+from accelbench.schema import cell as schema
+from accelbench.schema.cell import DataSpec, Mode, ModelSpec, Pipeline, Precision, Protocol, Status, Stop, Window
+from engines.cells import RANDOM, own_cell
 from fakes import make_cell, make_record
 from marks import slow
 
@@ -59,121 +47,112 @@ def program(target, found="", modes="infer train", precisions="fp32", quick="", 
     return rows
 
 
-def honest(target, batch="vectors", true="", **more):
-    return program(target, true, batch=batch, **more)
-
-
-def module(target, found="", modes="train", **more):
-    return program(f"modules.{target}", found, modes, **more)
-
-
-def accident(target, found, modes="infer", **more):
-    return program(target if target == "Plain" else f"accidents.{target}", found, modes, **more)
+def loaders(**args):
+    return DataSpec(name=schema.MODULE, target="honest.modules.Data", args=args)
 
 
 ALL = "infer train measure measure_train"
 SAME = "the output is the same for different inputs"
 BOTH = "fp32 bf16"
-MADE = {"factory": True}
 # The speed of a program whose work depends on its inputs is that of the inputs that were fed.
 DEPENDS = "depends on (its|the) inputs|of the inputs that were fed|uneven|some steps take much longer"
 
 HONEST = [
-    honest("Plain", modes=ALL, precisions="fp32 bf16 fp64 bf16_mixed", quick="infer"),
-    honest("Plain", pipeline=Pipeline.fresh, note="fresh"),
-    honest("Plain", pipeline=Pipeline.device, note="device"),
-    honest("Plain", batch_size=1, note="one sample", precisions=BOTH),
-    honest("Plain", "same_vectors"),
-    honest("Plain", "labelled", modes="train", loss="classify", optimizer="lbfgs", learning_rate=0.1, note="lbfgs", quick="train"),
-    honest("RotaryTable", "sequences", modes=ALL, precisions=BOTH, quick="train"),
-    honest("TurnsAnew", "sequences", modes=ALL, precisions="bf16 fp32", quick="infer"),
-    honest("ComplexLayers", "signals", modes=ALL, quick="train"),
-    honest("WhitensInPlace", modes=ALL, precisions=BOTH, quick="infer"),
-    honest("HidesTokens", "ids", modes=ALL, quick="train"),
-    honest("PopsWeight", "nested_mapping", loss="classify", quick="infer"),
-    honest("Plain", "labelled", modes="train measure_train", loss="pops", quick="measure_train"),
-    honest("Boxes", "images", precisions=BOTH, quick="infer"),
-    honest("FindsNone", modes="infer measure", precisions=BOTH, quick="infer"),
-    honest("CellStates", "sequences", batch_size=4, quick="infer"),
-    honest("WholeBatch", modes="infer train measure", quick="infer"),
-    honest("Classes", modes="infer measure", precisions=BOTH, quick="infer"),
-    honest("Hashes", "ids", modes="infer train measure", precisions=BOTH, quick="infer"),
-    honest("Pull", modes=ALL, quick="infer"),
-    honest("PullOutside", modes="infer measure", quick="infer"),
-    honest("PullByFunction", modes="infer measure", precisions=BOTH, quick="infer"),
-    honest("Forbids", "labelled", loss="classify", modes=ALL, precisions=BOTH, quick="train"),
-    honest("LateLayers", "images", quick="train"),
-    honest("SparseWords", "coo", quick="train"),
-    honest("SparseRows", quick="infer"),
-    honest("NestedRows", "nested", modes="infer measure", quick="infer"),
-    honest("WordVectors", "ids", modes="train", optimizer="torch.optim.SparseAdam", quick="train"),
-    honest("SparseBags", "bags", optimizer="torch.optim.Adagrad"),
-    honest("BagsOfWords", "bags", modes="infer train measure", precisions=BOTH, quick="infer"),
-    honest("Packed", "tokens_in_budget", samples="num_sequences", batch_size=12, quick="train"),
-    honest("Masks", "tuple_with_none", modes="infer", quick="infer"),
-    honest("scripted", **MADE, quick="train"),
-    honest("frozen", modes="infer", **MADE, quick="infer"),
-    honest("compiled", **MADE, quick="train"),
-    honest("exported", **MADE, quick="infer"),
-    honest("EmptyCodebook", modes="infer measure", precisions=BOTH, quick="infer", true=SAME),
-    honest("ZeroHead", "labelled", modes="infer train measure", loss="classify", quick="infer", true=SAME),
+    program("Plain", modes=ALL, precisions="fp32 bf16 fp64 bf16_mixed", quick="infer"),
+    program("Plain", data=replace(RANDOM, pipeline=Pipeline.fresh), note="fresh"),
+    program("Plain", data=replace(RANDOM, pipeline=Pipeline.device), note="device"),
+    program("Plain", batch_size=1, note="one sample", precisions=BOTH),
+    program("Plain", batch="same_vectors"),
+    program("Plain", batch="labelled", modes="train", loss="classify", optimizer="lbfgs", learning_rate=0.1, note="lbfgs", quick="train"),
+    program("RotaryTable", batch="sequences", modes=ALL, precisions=BOTH, quick="train"),
+    program("TurnsAnew", batch="sequences", modes=ALL, precisions="bf16 fp32", quick="infer"),
+    program("ComplexLayers", batch="signals", modes=ALL, quick="train"),
+    program("WhitensInPlace", modes=ALL, precisions=BOTH, quick="infer"),
+    program("HidesTokens", batch="ids", modes=ALL, quick="train"),
+    program("PopsWeight", batch="nested_mapping", loss="classify", quick="infer"),
+    program("Plain", batch="labelled", modes="train measure_train", loss="pops", quick="measure_train"),
+    program("Boxes", batch="images", precisions=BOTH, quick="infer"),
+    program("FindsNone", modes="infer measure", precisions=BOTH, quick="infer"),
+    program("CellStates", batch="sequences", batch_size=4, quick="infer"),
+    program("WholeBatch", modes="infer train measure", quick="infer"),
+    program("Classes", modes="infer measure", precisions=BOTH, quick="infer"),
+    program("Hashes", batch="ids", modes="infer train measure", precisions=BOTH, quick="infer"),
+    program("Pull", modes=ALL, quick="infer"),
+    program("PullOutside", modes="infer measure", quick="infer"),
+    program("PullByFunction", modes="infer measure", precisions=BOTH, quick="infer"),
+    program("Forbids", batch="labelled", loss="classify", modes=ALL, precisions=BOTH, quick="train"),
+    program("LateLayers", batch="images", quick="train"),
+    program("SparseWords", batch="coo", quick="train"),
+    program("SparseRows", quick="infer"),
+    program("NestedRows", batch="nested", modes="infer measure", quick="infer"),
+    program("WordVectors", batch="ids", modes="train", optimizer="torch.optim.SparseAdam", quick="train"),
+    program("SparseBags", batch="bags", optimizer="torch.optim.Adagrad"),
+    program("BagsOfWords", batch="bags", modes="infer train measure", precisions=BOTH, quick="infer"),
+    program("Packed", batch="tokens_in_budget", samples="num_sequences", batch_size=12, quick="train"),
+    program("Masks", batch="tuple_with_none", modes="infer", quick="infer"),
+    program("scripted", factory=True, quick="train"),
+    program("frozen", modes="infer", factory=True, quick="infer"),
+    program("compiled", factory=True, quick="train"),
+    program("exported", factory=True, quick="infer"),
+    program("EmptyCodebook", modes="infer measure", precisions=BOTH, quick="infer", found=SAME),
+    program("ZeroHead", batch="labelled", modes="infer train measure", loss="classify", quick="infer", found=SAME),
     # How often it computes depends on the load of the machine: not in `make test`.
-    honest("UntilLate", modes="infer train measure", true="the output differs by .* from the output in fp32"),
-    honest("OneBuffer", modes="infer measure", precisions=BOTH, quick="infer"),
-    honest("Denoises", loss="denoises", quick="train"),
-    honest("RunningMean", modes=ALL, quick="infer"),
-    honest("GrowingTable", modes="infer train measure", precisions=BOTH, quick="infer"),
-    honest("BlendsIn", modes=ALL, precisions=BOTH, quick="infer"),
-    honest("BeginsWhite", modes=ALL, precisions=BOTH, quick="train"),
-    honest("WindowMean", modes="infer train measure", precisions=BOTH, quick="infer"),
-    honest("Calibrates", modes=ALL, precisions=BOTH, quick="infer"),
-    honest("Tied", "ids", precisions=BOTH, quick="train"),
-    honest("FrozenBody", quick="train"),
-    honest("Parametrised", modes=ALL, precisions=BOTH, quick="measure"),
-    honest("Experts", precisions=BOTH, quick="train"),
-    honest("ExitsEarly", true=DEPENDS, quick="infer"),
-    honest("Plain", "labelled", modes="train", loss="separates", optimizer="torch.optim.SGD", learning_rate=0.3, true="all gradients are 0", window=LATE, note="all right", quick="train"),
-    honest("Doubles", precisions="fp64 fp32"),
-    module("Lit", modes="infer train", quick="infer"),
-    module("Lit", trainer=TrainerSettings(accumulate_grad_batches=4), note="accumulates"),
-    module("Lit", data_args={"stream": [70]}, note="stream"),
-    module("TakesNoWarning", modes="infer train", quick="train"),
-    module("Lit", modes="infer", batch_size=1, note="one sample"),
-    module("Embeds", modes="infer", batch_size=1, data_args={"tokens": "drawn"}),
-    module("Embeds", modes="infer", data_args={"tokens": "the same"}, note="the same"),
-    module("Gan", quick="train"),
-    module("AccumulatesByHand", quick="train"),
-    module("FineTunes"),
-    module("TakesOut", modes="infer train", data_args={"mapping": True}, quick="train"),
-    module("ScalesInPlace", modes="infer train"),
+    program("UntilLate", modes="infer train measure", found="the output differs by .* from the output in fp32"),
+    program("OneBuffer", modes="infer measure", precisions=BOTH, quick="infer"),
+    program("Denoises", loss="denoises", quick="train"),
+    program("RunningMean", modes=ALL, quick="infer"),
+    program("GrowingTable", modes="infer train measure", precisions=BOTH, quick="infer"),
+    program("BlendsIn", modes=ALL, precisions=BOTH, quick="infer"),
+    program("BeginsWhite", modes=ALL, precisions=BOTH, quick="train"),
+    program("WindowMean", modes="infer train measure", precisions=BOTH, quick="infer"),
+    program("Calibrates", modes=ALL, precisions=BOTH, quick="infer"),
+    program("Tied", batch="ids", precisions=BOTH, quick="train"),
+    program("FrozenBody", quick="train"),
+    program("Parametrised", modes=ALL, precisions=BOTH, quick="measure"),
+    program("Experts", precisions=BOTH, quick="train"),
+    program("ExitsEarly", found=DEPENDS, quick="infer"),
+    program("Plain", batch="labelled", modes="train", loss="separates", optimizer="torch.optim.SGD", learning_rate=0.3, found="all gradients are 0", window=LATE, note="all right", quick="train"),
+    program("Doubles", precisions="fp64 fp32"),
+    program("modules.Lit", modes="infer train", quick="infer"),
+    program("modules.Lit", modes="train", trainer=schema.TrainerSettings(accumulate_grad_batches=4), note="accumulates"),
+    program("modules.Lit", modes="train", data=loaders(stream=[70]), note="stream"),
+    program("modules.TakesNoWarning", modes="infer train", quick="train"),
+    program("modules.Lit", modes="infer", batch_size=1, note="one sample"),
+    program("modules.Embeds", modes="infer", batch_size=1, data=loaders(tokens="drawn")),
+    program("modules.Embeds", modes="infer", data=loaders(tokens="the same"), note="the same"),
+    program("modules.Gan", modes="train", quick="train"),
+    program("modules.AccumulatesByHand", modes="train", quick="train"),
+    program("modules.FineTunes", modes="train"),
+    program("modules.TakesOut", modes="infer train", data=loaders(mapping=True), quick="train"),
+    program("modules.ScalesInPlace", modes="infer train"),
 ]  # fmt: skip
 
 STALE = "kept|earlier|differs|not that of|does not depend"
 NOTHING = "nothing was trained|no weight changed|did not change"
 NO_GRADIENTS = "did not change|no gradient"
 ACCIDENTS = [
-    accident("HalfInside", "bf16|bfloat16", quick="infer"),
-    accident("HalfInBuffer", "bf16|bfloat16", quick="infer"),
-    accident("Quantised", "int8|not observed", quick="infer"),
-    accident("NumpysThreads", "threads", window=Window(measure_s=0.8, latency_s=0.2)),
-    accident("Plain", "finite", modes="train", precisions="fp16", loss="accidents.overflows"),
-    accident("IgnoresInput", SAME, quick="infer"),
-    accident("KeepsFeatures", STALE, modes="infer measure", precisions="fp32 bf16", quick="infer"),
-    accident("KeepsOneSize", STALE, quick="infer"),
-    accident("KeepsInBuffer", STALE, quick="infer"),
-    accident("KeepsUnseeded", STALE, quick="infer"),
-    accident("KeepsClasses", STALE, quick="infer"),
-    accident("StaysInTraining", "layers in training mode during inference", quick="infer"),
-    accident("Plain", NOTHING, modes="train", optimizer="torch.optim.SGD", learning_rate=1e-30, note="tiny rate"),
-    accident("Plain", NOTHING, modes="train", optimizer="accidents.of_another", note="of another", quick="train"),
-    accident("Plain", "finite", modes="train", optimizer="torch.optim.SGD", learning_rate=1e30, note="far too fast", quick="train"),
-    accident("Detaches", NO_GRADIENTS, modes="train", quick="train"),
-    accident("AllFrozen", "empty parameter list", modes="train"),
-    accident("StaysInEval", "layers in evaluation mode during training", modes="train", quick="train"),
-    accident("Plain", "was called for 8 samples", batch="accidents.too_few"),
-    module("NeverBackward", NOTHING, quick="train"),
-    module("CropsInTransfer", "most batches have 2 samples", quick="train"),
-    module("KeepsPrediction", STALE, "infer", quick="infer"),
+    program("accidents.HalfInside", modes="infer", found="bf16|bfloat16", quick="infer"),
+    program("accidents.HalfInBuffer", modes="infer", found="bf16|bfloat16", quick="infer"),
+    program("accidents.Quantised", modes="infer", found="int8|not observed", quick="infer"),
+    program("accidents.NumpysThreads", modes="infer", found="threads", window=Window(measure_s=0.8, latency_s=0.2)),
+    program("Plain", modes="train", found="finite", precisions="fp16", loss="accidents.overflows"),
+    program("accidents.IgnoresInput", modes="infer", found=SAME, quick="infer"),
+    program("accidents.KeepsFeatures", modes="infer measure", found=STALE, precisions="fp32 bf16", quick="infer"),
+    program("accidents.KeepsOneSize", modes="infer", found=STALE, quick="infer"),
+    program("accidents.KeepsInBuffer", modes="infer", found=STALE, quick="infer"),
+    program("accidents.KeepsUnseeded", modes="infer", found=STALE, quick="infer"),
+    program("accidents.KeepsClasses", modes="infer", found=STALE, quick="infer"),
+    program("accidents.StaysInTraining", modes="infer", found="layers in training mode during inference", quick="infer"),
+    program("Plain", modes="train", found=NOTHING, optimizer="torch.optim.SGD", learning_rate=1e-30, note="tiny rate"),
+    program("Plain", modes="train", found=NOTHING, optimizer="accidents.of_another", note="of another", quick="train"),
+    program("Plain", modes="train", found="finite", optimizer="torch.optim.SGD", learning_rate=1e30, note="far too fast", quick="train"),
+    program("accidents.Detaches", modes="train", found=NO_GRADIENTS, quick="train"),
+    program("accidents.AllFrozen", modes="train", found="empty parameter list"),
+    program("accidents.StaysInEval", modes="train", found="layers in evaluation mode during training", quick="train"),
+    program("Plain", modes="infer", found="was called for 8 samples", batch="accidents.too_few"),
+    program("modules.NeverBackward", modes="train", found=NOTHING, quick="train"),
+    program("modules.CropsInTransfer", modes="train", found="most batches have 2 samples", quick="train"),
+    program("modules.KeepsPrediction", modes="infer", found=STALE, quick="infer"),
 ]  # fmt: skip
 
 
@@ -183,23 +162,21 @@ def path(name):
     return f"honest.{name}" if "." in name else f"honest.networks.{name}"
 
 
+def functions_of(row):
+    names = {"batch": "vectors", "loss": "energy"} | row.more
+    return {name: path(names[name]) for name in ("batch", "loss", "samples", "optimizer") if name in names}
+
+
 def cell_of(row):
-    more = dict(row.more)
-    spec = {name: more.pop(name) for name in ("factory", "learning_rate") if name in more}
+    more = {"batch_size": 8, "breakdown_s": 0.0, "window": SHORT, "threads": 1, "precision": row.precision, **row.more}
     if row.target.startswith("modules."):
-        spec["library"] = Library.lightning
-        data = DataSpec(name=MODULE, target=path("modules.Data"), args=more.pop("data_args", {}))
-        more.setdefault("trainer", TrainerSettings())
-    else:
-        spec |= {"library": Library.custom, "output": ModelOutput.any, "optimizer": "adam"}
-        own = {name: more.pop(name) for name in ("loss", "samples", "optimizer", "batch") if name in more}
-        own = {"batch": "vectors", "loss": "energy"} | own
-        used = own if row.mode == Mode.train else own.keys() - {"loss", "optimizer"}
-        spec |= {name: path(own[name]) for name in used}
-        data = DataSpec(name="random", pipeline=more.pop("pipeline", Pipeline.host))
-    model = ModelSpec(name=row.target.rpartition(".")[2], network=path(row.target), **spec)
-    settings = {"batch_size": 8, "breakdown_s": 0.0, "window": SHORT, "threads": 1, "mode": Mode(row.mode)}
-    return make_cell(model=model, data=data, precision=row.precision, **{**settings, **more})
+        model = ModelSpec(name=row.target, library=schema.Library.lightning, network=path(row.target))
+        settings = {"model": model, "mode": Mode(row.mode), "data": loaders(), "trainer": schema.TrainerSettings()}
+        return make_cell(**settings | more)
+    more |= functions_of(row)
+    if row.mode == Mode.infer:
+        del more["loss"]
+    return own_cell(path(row.target), more.pop("batch"), **more)
 
 
 def run(row, hosts, folder):
@@ -217,11 +194,11 @@ def run(row, hosts, folder):
 
 
 def run_live(row):
-    names = {"batch": "vectors", "loss": "energy"} | row.more
-    network, batch, loss = (resolve_name(path(name)) for name in (row.target, names["batch"], names["loss"]))
-    asked = {"mode": "train", "loss": loss} if row.mode == "measure_train" else {"mode": "infer"}
+    functions = {name: resolve_name(dotted) for name, dotted in functions_of(row).items()}
+    asked = {"mode": "train", "loss": functions["loss"]} if row.mode == "measure_train" else {}
+    network, batch = resolve_name(path(row.target))(), functions["batch"](8)
     try:
-        measured = accelbench.measure(network(), batch(8), precision=row.precision, window=SHORT, **asked)
+        measured = accelbench.measure(network, batch, precision=row.precision, window=SHORT, **asked)
     except accelbench.InvalidError as error:
         return Status.invalid, str(error), []
     assert measured.precision == row.precision
@@ -248,7 +225,7 @@ def test_a_user_hears_of_an_accident(hosts, tmp_path, row):
 
 @pytest.mark.parametrize(("num", "told"), [(20, 40), slow(7, 30), slow(20, 22), slow(64, 80)])
 def test_a_loader_that_gives_less_than_it_tells_is_counted_as_it_gives(hosts, tmp_path, num, told):
-    more = {"data_args": {"stream": [num, told]}, "batch_size": 4}
+    more = {"data": loaders(stream=[num, told]), "batch_size": 4}
     outcome = hosts.run(cell_of(Row("modules.Lit", "train", Precision.fp32, "", more)), tmp_path)
     assert (outcome.status, outcome.reason) == (Status.ok, None)
     # Each epoch ends with a batch of num % 4 samples, if that is not 0.
