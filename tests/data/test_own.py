@@ -9,37 +9,38 @@ from accelbench.schema.cell import DataSpec
 
 from .conftest import counts, plain, write
 
-
-@pytest.fixture
-def prepared(tmp_path):
-    """A function that prepares the folder of pictures, or the file of these arrays; where the data are."""
-
-    def prepared(**arrays):
-        if arrays:
-            np.savez(tmp_path / "mine.npz", **arrays)
-        prepare.prepare_own(prepared.place, prepared.pictures if not arrays else prepared.arrays)
-        check_arrays(prepared.place.data / "mine")
-        return prepared.place.data / "mine"
-
-    prepared.place = Workplace.of_project(tmp_path / "project")
-    prepared.pictures = DataSpec(name="mine", path=str(tmp_path / "pictures"), args={"image_size": 8})
-    prepared.arrays = DataSpec(name="mine", path=str(tmp_path / "mine.npz"), args={})
-    return prepared
+PICTURES = DataSpec(name="mine", path="pictures", args={"image_size": 8})
+ARRAYS = DataSpec(name="mine", path="mine.npz", args={})
 
 
 @pytest.fixture
-def pictures(tmp_path):
+def place(here):
+    return Workplace.of_project(here / "project")
+
+
+def prepared(place, **arrays):
+    """Prepares the folder of pictures, or the file of these arrays; where the data are."""
+    if arrays:
+        np.savez(ARRAYS.path, **arrays)
+    prepare.prepare_own(place, ARRAYS if arrays else PICTURES)
+    check_arrays(place.data / "mine")
+    return place.data / "mine"
+
+
+@pytest.fixture
+def pictures(here):
     for index, name in enumerate(["Apples", "bee", "cat 1"]):
         for number in range(5):
-            write(tmp_path / "pictures" / name / f"dog.{number}.png", plain(100 * index + number))
-    return tmp_path / "pictures"
+            write(here / "pictures" / name / f"dog.{number}.png", plain(100 * index + number))
+    return here / "pictures"
 
 
-def test_each_folder_of_pictures_is_a_class_and_a_link_to_a_folder_is_not_followed(prepared, pictures, tmp_path):
-    write(tmp_path / "elsewhere.png", plain(107))
-    (pictures / "bee" / "link.png").symlink_to(tmp_path / "elsewhere.png")
-    (pictures / "folder").symlink_to(tmp_path)
-    folder = prepared()
+def test_each_folder_of_pictures_is_a_class_and_a_link_to_a_folder_is_not_followed(place, pictures, here):
+    write(here / "elsewhere.png", plain(107))
+    (pictures / "bee" / "link.png").symlink_to(here / "elsewhere.png")
+    (pictures / "folder").symlink_to(here)
+    assert not prepare.is_own_prepared(place, PICTURES)
+    folder = prepared(place)
     assert read_manifest(folder).source == "pictures of the folder pictures"
     assert read_manifest(folder).stand_in is False
     assert read_classes(folder) == ["Apples", "bee", "cat 1"]
@@ -49,30 +50,25 @@ def test_each_folder_of_pictures_is_a_class_and_a_link_to_a_folder_is_not_follow
         assert arrays.images.shape == (num, 8, 8, 3)
         assert np.array_equal(arrays.images[:, 0, 0, 0] // 100, arrays.labels)
         assert len(load_encoded(folder, split).ends) == num
+    assert prepare.is_own_prepared(place, PICTURES)
+    write(pictures / "bee" / "new.png", plain(150))
+    assert not prepare.is_own_prepared(place, PICTURES)
 
 
 @pytest.mark.parametrize("names", [["1.png", ".git/1.png", ".a/2.png"], ["train/cat/1.png", "test/cat/1.png"]])
-def test_fewer_than_two_classes_are_refused(prepared, tmp_path, names):
+def test_fewer_than_two_classes_are_refused(place, here, names):
     for name in names:
-        write(tmp_path / "pictures" / name, plain(0))
+        write(here / "pictures" / name, plain(0))
     with pytest.raises(DataError, match="it has [01] folders with pictures .*, but needs at least two"):
-        prepared()
-
-
-def test_data_are_prepared_again_when_their_files_change(prepared, pictures):
-    for change in (lambda: None, lambda: write(pictures / "bee" / "new.png", plain(150))):
-        change()
-        assert not prepare.is_own_prepared(prepared.place, prepared.pictures)
-        prepared()
-        assert prepare.is_own_prepared(prepared.place, prepared.pictures)
+        prepared(place)
 
 
 IMAGES = np.arange(40 * 5 * 6, dtype=np.uint8).reshape(40, 5, 6)
 LABELS = np.arange(40) % 4 + 3
 
 
-def test_images_and_labels_are_divided_by_class(prepared):
-    folder = prepared(images=IMAGES[..., None], labels=LABELS[:, None])
+def test_images_and_labels_are_divided_by_class_unless_they_are_divided(place):
+    folder = prepared(place, images=IMAGES[..., None], labels=LABELS[:, None])
     assert read_classes(folder) == ["3", "4", "5", "6"]
     assert read_manifest(folder).source == "arrays of mine.npz"
     assert counts(folder) == {"train": [8] * 4, "test": [2] * 4}
@@ -80,13 +76,10 @@ def test_images_and_labels_are_divided_by_class(prepared):
         arrays = load_split(folder, split)
         rows = [int(np.flatnonzero((image == IMAGES).all((1, 2)))[0]) for image in arrays.images]
         assert np.array_equal(LABELS[rows] - 3, arrays.labels)
-
-
-def test_arrays_that_are_divided_keep_their_division_and_many_classes_their_labels(prepared):
     colour = np.repeat(IMAGES[..., None], 3, axis=3)
     divided = {"x_train": colour[:30], "y_train": LABELS[:30], "x_test": colour[30:], "y_test": LABELS[30:]}
-    assert load_split(prepared(**divided), "test").images.shape == (10, 5, 6, 3)
-    folder = prepared(images=np.zeros((900, 2, 2), np.uint8), labels=np.arange(900) % 300)
+    assert load_split(prepared(place, **divided), "test").images.shape == (10, 5, 6, 3)
+    folder = prepared(place, images=np.zeros((900, 2, 2), np.uint8), labels=np.arange(900) % 300)
     assert load_split(folder, "train").labels.max() == 299
 
 
@@ -100,7 +93,7 @@ def test_arrays_that_are_divided_keep_their_division_and_many_classes_their_labe
         ({"images": np.array([{}] * 40), "labels": LABELS}, "not readable as an .npz file of arrays"),
     ],
 )
-def test_other_arrays_are_refused_with_what_is_expected(prepared, arrays, message):
-    with pytest.raises(DataError, match=rf"^data.path={prepared.arrays.path}: ({message})"):
-        prepared(**arrays)
-    assert not (prepared.place.data / "mine").exists()
+def test_other_arrays_are_refused_with_what_is_expected(place, arrays, message):
+    with pytest.raises(DataError, match=rf"^data.path={ARRAYS.path}: ({message})"):
+        prepared(place, **arrays)
+    assert not (place.data / "mine").exists()
