@@ -219,13 +219,6 @@ MEASURED = {
 }
 
 
-def _leave_daemon(marker: Path) -> None:
-    """Leaves a process of another session, whose parent has ended."""
-    subprocess.run(
-        f"setsid sh -c 'echo $$ > {marker}; sleep 5' & until [ -s {marker} ]; do sleep 0.01; done", shell=True
-    )
-
-
 def export(cell: Cell, data_folder: Path, folder: Path) -> None:
     """What the faulty engine exports: a megabyte, and a line in `exports`; it may be killed at its first one."""
     num, fault = len(list(data_folder.glob("exports.*"))), cell.model.args.get("fault")
@@ -280,8 +273,10 @@ def run(cell: Cell, data_folder: Path, weights=None, exported=None, requests=Non
         child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
         Path(data_folder, "child.pid").write_text(str(child.pid))
         time.sleep(600)
-    if fault == "daemon":
-        _leave_daemon(Path(data_folder, "daemon.pid"))
+    if fault == "daemon":  # a process of another session, whose parent has ended
+        marker = Path(data_folder, "daemon.pid")
+        leave = f"setsid sh -c 'echo $$ > {marker}; sleep 5' & until [ -s {marker} ]; do sleep 0.01; done"
+        subprocess.run(leave, shell=True)
     if fault == "stop host":
         forkserver = Path(f"/proc/{os.getppid()}/stat").read_text()
         os.kill(int(forkserver.rpartition(")")[2].split()[1]), signal.SIGSTOP)

@@ -11,6 +11,8 @@ from torch import nn
 
 import accelbench
 from accelbench import InvalidError, UserError, Window
+from honest.accidents import KeepsFeatures
+from honest.networks import vectors
 
 QUICK = Window(warmup_steps=3, warmup_s=0.02, measure_s=0.1, block_s=0.01, latency_s=0.1, latency_steps=30)
 BATCH = torch.randn(4, 4)
@@ -83,14 +85,6 @@ LOCKED = nn.Linear(4, 4)
 LOCKED.lock = threading.Lock()
 
 
-class Stale(nn.Linear):
-    kept = None
-
-    def forward(self, x):
-        self.kept = super().forward(x) if self.kept is None else self.kept
-        return self.kept
-
-
 class Upcasts(nn.Linear):
     def forward(self, x):
         return x.float() @ self.weight.float()
@@ -116,7 +110,7 @@ NOT_RUN = ", which has not run or may still run: call, await, "
         ({"batch": {"y": torch.ones(4, 4)}}, "batch: has y, but the network needs input"),
         ({"mode": "train", "loss": lambda output, _: output}, "loss: should return a scalar tensor"),
         ({"model_or_function": LOCKED}, "network: can't be pickled .*lock.*A network's class can be measured"),
-        ({"model_or_function": Stale(4, 4)}, "the output for a new batch differs"),
+        ({"model_or_function": KeepsFeatures(), "batch": vectors(4)}, "the output for a new batch differs"),
         ({"model_or_function": Upcasts(4, 4), "precision": "bf16"}, "asked for precision bf16, but"),
         # A result that shows that the work did not run is refused.
         ({"model_or_function": awaited, "batch": None}, f"coroutine{NOT_RUN}"),

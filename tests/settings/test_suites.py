@@ -129,7 +129,6 @@ def loaded(root, text):
         ("suites: {a: {}, b: {}, a: {}}", "not readable (while constructing a mapping"),
         ("- a\n- b", "should be `object`, got `array`"),
         ("profil: quick", "Object contains unknown field `profil`"),
-        ("suites: {text: mnist}", "suites[...]: should be `object`, got `str`"),
         ("profiles: {fast: seed=3}", "profiles: Invalid enum value 'fast'"),
         ("costs: {cpu: {power_w: -3}}", "costs[...].power_w: should be `float` >= "),
     ],
