@@ -83,7 +83,6 @@ def complaint(words, capsys, project):
         ("data.train_images=97", "data.train_images=97: mnist has only 96 training images here"),
         ("measure_s=3", "measure_s=3: unknown setting. Did you mean window.measure_s? `accelbench run --help` lists"),
         ("plan --chek", "unrecognized arguments: --chek. `accelbench plan --help`"),
-        ("--verbos", "unrecognized arguments: --verbos. `accelbench run --help`"),
         ("best --search --by latncy", "argument --by: invalid choice: 'latncy' (choose from"),
         ("-m batch_size=range(1,1000000)", "batch_size=range(1,1000000): makes more than 10,000 cells"),
         ("suite=mnist_networks", "suite=mnist_networks: several values need -m"),
@@ -96,8 +95,13 @@ def complaint(words, capsys, project):
         ("run --help windw", "--help windw: unknown topic. Did you mean window? Choose from: engine, device, model,"),
         ("compare a b --fail-if slower", "--fail-if slower: should be from 0% to below 100%, such as slower:5%"),
         ("best --search --budget 5m repeats=3 model=mlp,cnn", "--search decides the number of processes"),
-        ("best --percentile 99", "--percentile: needs --latency-ms, such as --latency-ms 50"),
         ("plan model=mine", '/conf/model/mine.yaml", line 3'),  # which is no YAML
+        ("best --target 97 model=mlp", "--target 97: should be an accuracy above 0 and at most 1, such as 0.97"),
+        (f"best --target 0.9 --seeds {'9' * 4300} model=mlp", "--seeds: makes more than 10,000 cells: "),
+        ("best --target 0.9 runs/mine", "runs/mine: not readable as name=value"),
+        ("best --target 0.9 model=mlp repeats=2", "repeats: is decided by --target and --seeds, so leave it out"),
+        ("compare --target 0.9 a b", "--target: needs --run"),
+        ("compare --run --target 0.9 --margin 3% model=mlp model=cnn", "--margin: can't be used with --target"),
     ],
 )
 def test_a_mistake_is_one_line_that_names_the_words_to_type(words, told, capsys, project):
@@ -311,7 +315,6 @@ def test_hydras_folder_is_that_of_the_records_and_keeps_the_configuration_and_th
         ("--cfg all", "hydra:\n  run:\n"),
         ("--cfg job -p model model=cnn", "# @package model\n"),
         ("--cfg job ~model.args.dropout", "\n  args:\n    widths:\n"),
-        ("--cfg job +model.args.more=3", "\n    more: 3\n"),
         ("--hydra-help", "Hydra"),
         ("--config-dir mine --cfg job model=tiny", "\n  name: tiny\n"),
     ],

@@ -59,7 +59,7 @@ def test_data_that_no_network_takes_is_refused_and_beside_others_a_network_is_sk
         plan.check_request([own, make_cell(), make_cell(seed=1)])
 
 
-def test_the_identity_holds_what_a_number_depends_on_such_as_the_contents_of_the_weights_file(tmp_path):
+def test_the_identity_holds_what_a_number_depends_on_such_as_code_here_and_weights(tmp_path, monkeypatch):
     path = tmp_path / "mine.safetensors"
     mine = make_cell(model=ModelSpec(name="mlp", weights=str(path)))
     with pytest.raises(UserError, match=f"^model.weights={path}: not readable"):
@@ -72,22 +72,17 @@ def test_the_identity_holds_what_a_number_depends_on_such_as_the_contents_of_the
         path.write_text(text)
         os.utime(path, (age, age))
         found.add(identity(mine))
-    assert len(found) == 6
-
-
-def lit(target=None):
-    model = ModelSpec(name="Lit", library=Library.lightning, network="nets.Lit")
-    return make_cell(model=model, data=DataSpec(name=MODULE, target=target))
-
-
-def test_the_identity_holds_the_code_in_the_working_folder_that_is_now(tmp_path, monkeypatch):
-    found = set()
     for name in ("one", "two"):
         (tmp_path / name).mkdir()
         monkeypatch.chdir(tmp_path / name)
         Path("nets.py").write_text(f"{name} = 1")
         found.add(identity(lit()))
-    assert len(found) == 2
+    assert len(found) == 8
+
+
+def lit(target=None):
+    model = ModelSpec(name="Lit", library=Library.lightning, network="nets.Lit")
+    return make_cell(model=model, data=DataSpec(name=MODULE, target=target))
 
 
 def test_the_data_of_a_data_module_is_known_by_its_source(here):

@@ -63,12 +63,9 @@ def at_rate(rate, label="", late_s=(0.0,) * 8, **changes):
     return make_record(cell, measurement=measured, label=label)
 
 
-def planned(records):
-    return [Planned.of(record.cell, "0" * 64, None, record.label) for record in records]
-
-
-def lines_of(records, width=80, reason=None, plan=()):
-    jobs = JobLines(planned(records), width, (), planned(plan))
+def lines_of(records, width=80, reason=None):
+    planned = [Planned.of(record.cell, "0" * 64, None, record.label) for record in records]
+    jobs = JobLines(planned, width, (), planned)
     return [line.plain for record in records for line in jobs.of(record, reason)]
 
 
@@ -87,12 +84,6 @@ def test_what_all_cells_share_is_printed_once_and_each_line_has_its_gain_over_th
         "  infer fp32 b16  ok     750/s  ±0 %             42.7 ms",
         "  infer bf16 b16  ok   1,500/s  ±0 %     2.0x    21.3 ms",
     ]
-
-
-def test_the_reference_is_first_in_the_plan_whatever_ran_first_or_failed():
-    a, b, c = at_rate(1000.0), at_rate(1500.0, **BF16), at_rate(3000.0, precision=Precision.fp16)
-    lines = lines_of([b, c, a, b, c], plan=[a, b, c])
-    assert [re.findall(r"[\d.]+x", line) for line in lines[-5:]] == [[], ["2.0x"], [], ["1.5x"], ["3.0x"]]
 
 
 def test_with_repeats_a_line_has_the_speed_and_the_gain_of_its_own_process_and_a_mark_if_one_is_in_doubt():
