@@ -26,10 +26,6 @@ def tokens(batch_size, seq_len=8, vocab=100):
     return {"ids": ids, "mask": torch.zeros(batch_size, seq_len, dtype=torch.bool), "labels": ids.roll(-1, 1)}
 
 
-def token_loss(output, batch):
-    return functional.cross_entropy(output.flatten(0, 1), batch["labels"].flatten())
-
-
 class TwoInputs(nn.Module):
     def __init__(self):
         super().__init__()
@@ -41,10 +37,6 @@ class TwoInputs(nn.Module):
 
 def two_inputs(batch_size):
     return torch.randn(batch_size, 32), torch.randn(batch_size, 8)
-
-
-def sum_of_squares(output, batch):
-    return output["sum"].square().mean()
 
 
 @dataclass(frozen=True)
@@ -73,6 +65,10 @@ FUNCTIONS = {
     "one_sample": lambda batch: 1,
     "varying": lambda batch: COUNTS.pop(0),
     "num_tokens": lambda batch: batch["ids"].numel(),
+    "token_loss": lambda output, batch: functional.cross_entropy(output.flatten(0, 1), batch["labels"].flatten()),
+    "sum_of_squares": lambda output, batch: output["sum"].square().mean(),
+    "squares": lambda output, batch: output.square().mean().reshape(1),
+    "diverging": lambda output, batch: output.mean() / 0.0,
 }
 globals().update(FUNCTIONS)
 
@@ -186,11 +182,3 @@ def mean_label(output, batch):
     """A metric of shape (1,) that no training changes, and that takes 50 ms."""
     time.sleep(0.05)
     return batch[1].double().mean().reshape(1)
-
-
-def squares(output, batch):
-    return output.square().mean().reshape(1)
-
-
-def diverging(output, batch):
-    return output.mean() / 0.0
