@@ -15,27 +15,12 @@ from pathlib import Path
 
 from accelbench.engines.registry import UNFINISHED, HostSpec
 from accelbench.errors import UnsupportedError, UserError
-from accelbench.schema.cell import (
-    Cell,
-    DataSpec,
-    Definition,
-    Device,
-    Engine,
-    Library,
-    Mode,
-    ModelSpec,
-    Precision,
-    Protocol,
-    Span,
-    Status,
-    Target,
-    Verdict,
-    Window,
-)
+from accelbench.schema import cell as schema
+from accelbench.schema.cell import Cell, DataSpec, Device, Engine, Mode, ModelSpec, Precision, Protocol, Span, Status
 from accelbench.schema.measurement import Block, Measurement, Quantile, Serving
 
 TESTS = Path(__file__).parent
-SHORT = Window(warmup_steps=2, warmup_s=0.02, measure_s=0.1, block_s=0.01, latency_s=0.05, latency_steps=20)
+SHORT = schema.Window(warmup_steps=2, warmup_s=0.02, measure_s=0.1, block_s=0.01, latency_s=0.05, latency_steps=20)
 
 
 def needs(package: str):
@@ -51,7 +36,7 @@ def make_cell(fault: str = "none", **changes) -> Cell:
     """A small CPU cell; `fault` is what the faulty engine does with it."""
     model = ModelSpec(name="mlp", args={"fault": fault} if fault != "none" else {})
     settings = {"suite": "test", "model": model, "data": DataSpec(name="mnist"), "mode": Mode.infer, "batch_size": 32}
-    is_module = changes.get("model", model).library == Library.lightning
+    is_module = changes.get("model", model).library == schema.Library.lightning
     engine = Engine.lightning if is_module else Engine.pytorch
     settings |= {"engine": engine, "device": Device.cpu, "precision": Precision.fp32, "timeout_s": 60.0}
     settings |= {"protocol": Protocol.window, "epochs": 1, "window": SHORT, "breakdown_s": 0.02}
@@ -72,7 +57,7 @@ def make_serving(cell: Cell, alone_s: float = 0.01, **changes) -> Serving:
     if cell.protocol == Protocol.offline:
         rate = 100.0 * cell.batch_size
     if cell.protocol == Protocol.server:  # as in an M/M/1 queue, up to its saturation
-        verdict["verdict"] = Verdict.passes if rate <= 70 * cell.batch_size else Verdict.fails
+        verdict["verdict"] = schema.Verdict.passes if rate <= 70 * cell.batch_size else schema.Verdict.fails
         alone_s *= 150 * cell.batch_size / max(1.0, 100 * cell.batch_size - rate)
     latencies = [Quantile(percentile=p, seconds=alone_s, low=alone_s, high=alone_s) for p in (50, 90, 99)]
     num = max(1, round(rate * cell.server.duration_s))
@@ -99,7 +84,7 @@ def make_served(protocol: Protocol = Protocol.server, cell: Cell | None = None, 
     values |= {"batches": {"1": 400, "4": 150}, "num_padded": 50}
     values |= {"busy_share": 0.5, "queue_s": 0.002, "compute_s": 0.01}
     if protocol == Protocol.server:
-        values |= {"num_missed": 3, "miss_share_low": 0.001, "miss_share_high": 0.008, "verdict": Verdict.passes}
+        values |= {"num_missed": 3, "miss_share_low": 0.001, "miss_share_high": 0.008, "verdict": schema.Verdict.passes}
         values |= {"design_effect": 1.5, "late_p99_s": 0.0001}
         known = [(50.0, 0.012, 0.0118, 0.0125), (90.0, 0.021, 0.019, 0.024), (99.0, 0.0402, 0.033, None)]
         latencies = [Quantile(percentile=p, seconds=value, low=low, high=high) for p, value, low, high in known]
@@ -120,13 +105,13 @@ def make_trained(seconds: float | None, epochs: int = 5, most: int = 10, compile
 
     own = {name: changes.pop(name) for name in ("started_at", "status", "environment", "wall_s") if name in changes}
     value, planned_in = changes.pop("value", 0.975 if seconds else 0.96), changes.pop("planned_in", None)
-    target = Target(accuracy=0.97, lower=False, **changes.pop("target", {}))
+    target = schema.Target(accuracy=0.97, lower=False, **changes.pop("target", {}))
     cell = make_cell(mode=Mode.train, protocol=Protocol.target, epochs=most, target=target, **changes)
     second = (cell.batch_size + len(cell.precision)) % 60  # interleaved by seed
     own = {"started_at": f"2026-11-20T09:{cell.seed:02}:{second:02}.000+00:00", **own}
     if own.get("status", Status.ok) != Status.ok:
         return make_record(cell, **own)
-    is_fixed = target.definition == Definition.fixed
+    is_fixed = target.definition == schema.Definition.fixed
     last, every_s = (most, 4.0) if seconds is None else (epochs, (seconds - 1.5) / epochs)
     spans, evaluations = [(Span.start, 0.5), (Span.data, 1.0), (Span.build, 1.5)], []
     for i in range(1, last + 1 + (seconds is not None and not is_fixed)):
@@ -187,13 +172,8 @@ def _raise(error: BaseException) -> None:
     raise error
 
 
-class Unprintable(Exception):
-    """An exception of a library that has no message because of a mistake of its own."""
-
-    def __str__(self) -> str:
-        raise AttributeError("message")
-
-
+# An exception of a library that has no message because of a mistake of its own.
+Unprintable = type("Unprintable", (Exception,), {"__str__": lambda self: self.message})
 NO_MEMORY = "[enforce fail at alloc_cpu.cpp:118] DefaultCPUAllocator: can't allocate memory: you tried"
 # Signals, and exceptions with unusual types or messages.
 ENDS = {

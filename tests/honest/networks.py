@@ -87,10 +87,6 @@ def separates(output, batch):
     return functional.multi_margin_loss(output, batch["labels"], margin=0.01)
 
 
-def denoises(output, batch):
-    return functional.mse_loss(*output)
-
-
 lbfgs = partial(torch.optim.LBFGS, max_iter=4)
 
 

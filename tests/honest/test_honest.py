@@ -99,7 +99,7 @@ HONEST = [
     # How often it computes depends on the load of the machine: not in `make test`.
     program("UntilLate", modes="infer train measure", found="the output differs by .* from the output in fp32"),
     program("OneBuffer", modes="infer measure", precisions=BOTH, quick="infer"),
-    program("Denoises", loss="denoises", quick="train"),
+    program("Denoises", quick="train"),
     program("RunningMean", modes=ALL, quick="infer"),
     program("GrowingTable", modes="infer train measure", precisions=BOTH, quick="infer"),
     program("BlendsIn", modes=ALL, precisions=BOTH, quick="infer"),

@@ -41,13 +41,11 @@ def test_a_lightning_module_has_a_data_module_or_its_own_loaders_and_settings_of
 
 
 @pytest.fixture
-def here(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+def files(here):
     for folder in ("one/pets", "two/pets"):
-        (tmp_path / folder).mkdir(parents=True)
-    (tmp_path / "my images.npz").touch()
-    (tmp_path / "mine.safetensors").touch()
-    return tmp_path
+        (here / folder).mkdir(parents=True)
+    for name in ("my images.npz", "mine.safetensors"):
+        (here / name).touch()
 
 
 @pytest.mark.parametrize(
@@ -82,7 +80,7 @@ def here(tmp_path, monkeypatch):
         (["data.path=one"], "data.path=one: has no effect: it needs data=folder,arrays"),
     ],
 )
-def test_settings_that_do_not_go_together_or_what_is_not_there_is_named(here, settings, told):
+def test_settings_that_do_not_go_together_or_what_is_not_there_is_named(files, settings, told):
     with pytest.raises(UserError, match=f"^{told}"):
         cells_of([merged(*settings)])
 
@@ -108,7 +106,7 @@ def test_a_protocol_that_serves_keeps_what_it_uses_and_max_batch_is_the_batch():
     assert {each.breakdown_s for each in found.values()} == {RunSettings.breakdown_s}
 
 
-def test_data_are_named_after_where_they_are_and_paths_are_relative_to_where_the_user_is(here):
+def test_data_are_named_after_where_they_are_and_paths_are_relative_to_where_the_user_is(files, here):
     changes = ([], ["data.path=two/pets"], ["data.image_size=32"], [f"data.path={here}/one/pets/../pets"])
     one, two, small, again = (cell_of([*PETS, *each]).data for each in changes)
     assert (one.path, one.args) == (str(here / "one/pets"), {"image_size": 64})
