@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import sysconfig
 import time
 from contextlib import suppress
 from fractions import Fraction
@@ -328,6 +329,20 @@ def make_project(root: Path) -> Path:
     save_split(folder, "test", Arrays(images[96:], labels[96:]))
     describe(Obtained(classes=tuple("0123456789"), source="random pixels"), "mnist", folder)
     return root
+
+
+def make_environment(folder: Path, **versions: str) -> Path:
+    """An environment with all packages of this one, but for those given, which have another version; empty without."""
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder)], check=True)
+    (site,) = folder.glob("lib/python*/site-packages")
+    for name, version in versions.items():
+        (site / f"{name}-{version}.dist-info").mkdir()
+        (site / f"{name}-{version}.dist-info/METADATA").write_text(f"Name: {name}\nVersion: {version}\n")
+        (site / name).mkdir()
+        (site / name / "__init__.py").write_text(f"__version__ = '{version}'\n")
+    if versions:
+        (site / "first.pth").write_text(sysconfig.get_path("purelib"))
+    return folder
 
 
 def copy_package(root: Path, name: str, old: str, new: str) -> None:

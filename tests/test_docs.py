@@ -23,8 +23,7 @@ from accelbench.judging.row import summarise
 from accelbench.schema import json_schema, plan_file, record
 from accelbench.schema.serialize import plain
 from accelbench.settings import params
-from environments import make_environment
-from fakes import faulty_host, give_ceilings, make_project
+from fakes import faulty_host, give_ceilings, make_environment, make_project
 from report.conftest import Maker
 
 ROOT = Path(__file__).resolve().parents[1]

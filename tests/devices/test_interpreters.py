@@ -4,10 +4,9 @@ import tomllib
 
 import pytest
 
-from accelbench.devices.interpreters import PYTHONS, TORCH, look, other, variables
+from accelbench.devices.interpreters import PYTHONS, TORCH, look, other
 from accelbench.errors import UserError
-from environments import make_environment
-from fakes import TESTS
+from fakes import TESTS, make_environment
 
 
 def test_an_environment_has_its_own_versions_and_is_named_by_its_folder(tmp_path, monkeypatch):
@@ -38,15 +37,6 @@ def test_what_is_no_interpreter_is_a_mistake(tmp_path):
     for python, problem in messages.items():
         with pytest.raises(UserError, match=f"^{re.escape(f'python={python}: {problem}')}$"):
             look(python)
-
-
-def test_its_process_has_the_users_folders_of_modules_and_its_own_environment_active(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("VIRTUAL_ENV", sys.prefix)
-    monkeypatch.setattr(sys, "path", [f"{sys.prefix}/bin", str(TESTS), *sys.path])
-    values = variables("/new/bin/python", "/first")
-    assert values["PYTHONPATH"].split(":")[:3] == ["/first", str(tmp_path), str(TESTS)]
-    assert (values["PATH"].split(":")[0], "VIRTUAL_ENV" in values) == ("/new/bin", False)
 
 
 def test_the_releases_of_python_and_torch_are_those_of_the_project():

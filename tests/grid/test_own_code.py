@@ -7,8 +7,7 @@ import pytest
 from accelbench.errors import UserError
 from accelbench.grid.own_code import check_own_code, source_digest
 from accelbench.schema.cell import Library, ModelSpec
-from environments import make_environment
-from fakes import make_cell
+from fakes import make_cell, make_environment
 
 ELSEWHERE = (
     "^model.target={}: python={} does not find this copy of {name}: put its source into the working folder, or into a "

@@ -5,6 +5,7 @@ import io
 import json
 import os
 import re
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -22,11 +23,11 @@ from accelbench.grid import fingerprint, plan
 from accelbench.isolation.hosts import Hosts
 from accelbench.project import RECORDS, Workplace
 from accelbench.schema import plan_file, record
-from accelbench.schema.cell import DataSpec, Device, Engine, Library, ModelSpec, Precision, Status
+from accelbench.schema.cell import DataSpec, Device, Engine, Library, ModelSpec, Precision, Protocol, Status
 from accelbench.settings.config import Retry
+from accelbench.sweep import interleaved
 from accelbench.sweep.session import prepare_missing
-from environments import make_environment
-from fakes import faulty_host, make_cell
+from fakes import TESTS, faulty_host, make_cell, make_environment, make_options
 
 FOLDER = Path("runs/test")
 
@@ -194,10 +195,13 @@ def test_the_command_line_writes_under_runs_alone_and_through_no_circle_of_links
         swept([make_cell()], out=out)
 
 
-def test_each_cell_runs_in_its_environment_whose_versions_are_in_its_identity_and_in_the_answer(swept, shared, project):
+def test_each_cell_runs_in_its_environment_whose_versions_are_in_its_identity_and_in_the_answer(
+    swept, shared, project, monkeypatch
+):
     second, empty = map(str, (make_environment(project / "second", timm="99.0"), make_environment(project / "empty")))
     (site,) = Path(second).glob("lib/python*/site-packages")
     (site / "prints.pth").write_text("import sys; print('Hello', flush=True)\n")  # its interpreter does as it starts
+    monkeypatch.setenv("VIRTUAL_ENV", sys.prefix)
     cells = [make_cell("tell environment", python=python) for python in (None, second, empty)]
     result, _ = swept(cells)
     home, other, skipped = result.records
@@ -206,7 +210,9 @@ def test_each_cell_runs_in_its_environment_whose_versions_are_in_its_identity_an
     library = os.path.dirname(os.__file__)
     ours, *users = (path for path in seen["PYTHONPATH"].split(os.pathsep) if not path.startswith(library))
     assert (seen["sys.prefix"], os.listdir(ours)) == (second, ["accelbench"])
+    assert users[:2] == [str(project), str(TESTS)]
     assert not any("site-packages" in folder for folder in users)
+    assert (seen["PATH"].split(os.pathsep)[0], "VIRTUAL_ENV" in seen) == (f"{second}/bin", False)
     assert [key[0] for key in shared._hosts] == [None, second]
     assert other.environment["versions"] == {**home.environment["versions"], "timm": "99.0"}
     assert len({each.identity for each in result.records}) == 3
@@ -236,3 +242,57 @@ def test_a_typo_is_told_while_another_measures(words, here, monkeypatch, capsys)
     with lock.hold_measuring(pytest.fail):
         assert main([*words.split(), "model=custom", "model.target=foo.Bar", "mode=infer"]) == 2
     assert "foo" in capsys.readouterr().err.partition("model.target=foo.Bar: ")[2]
+
+
+OPTIONS, MINE = make_options(out=None), make_options(out="runs/mine")
+
+
+def comparing(folder, num=None, options=OPTIONS):
+    return interleaved.plan_runs((make_cell(), options), (make_cell(), options), num, folder)
+
+
+def test_each_round_has_both_cells_once_in_an_order_drawn_at_random():
+    drawn = interleaved.shuffled_runs(make_cell(batch_size=8), make_cell(batch_size=16), 50, seed=1)
+    assert sorted(cell.repeat for cell in drawn.cells) == list(range(100))
+    rounds = list(zip(drawn.is_second[::2], drawn.is_second[1::2], strict=True))
+    assert set(rounds) == {(False, True), (True, False)}
+    assert 10 < sum(a for a, _ in rounds) < 40
+    assert [cell.batch_size for cell in drawn.cells] == [8] * 50 + [16] * 50
+    assert all(drawn.is_second[cell.repeat] == (cell.batch_size == 16) for cell in drawn.cells)
+
+
+def test_a_comparison_has_a_folder_of_its_own_and_five_rounds_and_one_that_holds_records_is_refused(tmp_path):
+    drawn, options = comparing(tmp_path)
+    assert len(drawn.cells) == 10
+    assert options.out.startswith("runs/")
+    assert options.out.endswith("-compare")
+    (tmp_path / "runs/mine").mkdir(parents=True)
+    drawn, options = comparing(tmp_path, 2, MINE)
+    assert (len(drawn.cells), options.out) == (4, "runs/mine")
+    (tmp_path / f"runs/mine/{drawn.cells[0].id}-01234567.json").touch()
+    longer, _ = comparing(tmp_path, options=MINE)
+    assert longer.is_second[:4] == drawn.is_second
+    others = {tuple(comparing(tmp_path, options=make_options(out=f"runs/{i}"))[0].is_second) for i in range(20)}
+    assert len(others) > 5  # each folder has an order of its own
+    sides = [(make_cell(), make_options(words_of={name: name})) for name in "AB"]
+    assert interleaved.plan_runs(*sides, 2, tmp_path)[1].words_of == {"A": "A", "B": "B"}
+    (tmp_path / "runs/mine/0123456789ab-01234567.json").touch()
+    with pytest.raises(UserError, match="out=runs/mine: has records of other cells"):
+        comparing(tmp_path, options=MINE)
+
+
+def test_of_each_seed_all_settings_run_before_those_of_the_next_one():
+    cells = [make_cell(protocol=Protocol.target, precision=word) for word in (Precision.fp32, Precision.bf16)]
+    planned = [(each.precision, each.seed) for each in interleaved.with_seeds(cells, 3)]
+    assert planned == [(word, seed) for seed in range(3) for word in ("fp32", "bf16")]
+
+
+def test_no_cell_begins_once_the_budget_is_used_up_and_the_sweep_goes_on_from_there(swept):
+    cells = [make_cell(batch_size=size, seed=seed) for size in (8, 16) for seed in range(3)]
+    result, text = swept(cells, ends_after_s=1e-9)
+    assert not result.records
+    assert "2 cells (6 runs) to measure: " in text
+    assert "The budget is used up: 0 of 6 cells have their record." in text
+    _, text = swept(cells[::3], ends_after_s=1e-9)
+    assert "2 cells to measure: " in text
+    assert len(swept(cells[::3])[0].records) == 2
