@@ -56,8 +56,7 @@ def test_nothing_is_overwritten_and_a_folder_that_can_not_be_made_is_named(here,
     assert "file/mine: not writable" in capsys.readouterr().err
 
 
-ASK_BASH = """
-source {script}
+ASK_BASH = """source {script}
 compopt() {{ :; }}  # it works while a word is completed only
 COMP_LINE={line!r} COMP_POINT=${{#COMP_LINE}}
 read -ra COMP_WORDS <<< "${{COMP_LINE//=/ = }}"

@@ -59,9 +59,6 @@ def test_the_exit_status_says_whether_a_cell_failed_unexpectedly(repro, statuses
     assert "The report lacks the project's extension: params.yaml: report_extension: " in capsys.readouterr().out
 
 
-SAYS = "import os\nprint('401 for', os.environ['SERVICE_TOKEN'])\nprint('the end', end='')\nraise SystemExit(1)\n"
-
-
 def test_a_failure_of_dvc_is_shown_with_its_log_of_which_neither_holds_a_secret(repro, monkeypatch, capsys):
     monkeypatch.setattr(repro.Job, "dvc", repro.real_dvc)
     log = repro.ROOT / "runs" / "repro.log"
@@ -71,7 +68,8 @@ def test_a_failure_of_dvc_is_shown_with_its_log_of_which_neither_holds_a_secret(
     assert err.startswith("error: DVC could not finish:\nERROR: you are not inside of a DVC repository")
     assert f"\nThe whole output: {log}\ndvc.lock is empty or invalid: remove it" in err
     monkeypatch.setenv("SERVICE_TOKEN", "q8ZpL2xVw7")
-    (repro.ROOT / "dvc.py").write_text(SAYS)  # which `python -m dvc` runs in this folder
+    code = "import os\nprint('401 for', os.environ['SERVICE_TOKEN'])\nprint('the end', end='')\nraise SystemExit(1)\n"
+    (repro.ROOT / "dvc.py").write_text(code)  # which `python -m dvc` runs in this folder
     assert repro.main("any") == 2
     assert log.read_text() == "401 for ***\nthe end"
     assert capsys.readouterr().err.startswith("error: DVC could not finish:\n401 for ***\nthe end\n")
