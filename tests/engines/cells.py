@@ -43,9 +43,9 @@ def ran(hosts, cell, *folders, **files):
     return outcome.measurement
 
 
-def printed(code, *words, **variables):
+def printed(*words, **variables):
+    """The lines that Python prints with these words and variables."""
     environment = {**os.environ, "PYTHONPATH": str(TESTS), **variables}
-    command = [sys.executable, "-c", code, *words]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
+    done = subprocess.run([sys.executable, *words], env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr + done.stdout
     return done.stdout.splitlines()

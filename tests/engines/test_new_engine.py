@@ -1,13 +1,11 @@
 """A new engine needs only the files in tests/engines/sleep and a word in `cell.Engine`."""
 
 import json
-import os
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 from statistics import median
 
+from engines.cells import printed
 from fakes import copy_package, make_project
 
 FILES = Path(__file__).with_name("sleep")
@@ -16,25 +14,7 @@ STEP_S = 0.010  # seconds that the engine sleeps for each batch
 BATCH_SIZE = 32
 
 
-def run(root, *plans):
-    """Measures the cells that `accelbench plan --json` prints for these settings. Returns the measurements."""
-
-    def python(*words):
-        command = [sys.executable, *words]
-        environment = {**os.environ, "PYTHONPATH": str(root / "src")}
-        done = subprocess.run(command, cwd=root, env=environment, capture_output=True, text=True)
-        assert done.returncode == 0, done.stderr + done.stdout
-        return done.stdout
-
-    calls = " or ".join(f"main(['plan', '--json', *{words!r}])" for words in plans)
-    for line in python("-c", f"import sys; from accelbench.cli import main; sys.exit({calls})").splitlines():
-        (root / "cell.json").write_text(line)
-        outcome = json.loads(python("-m", "accelbench.worker", "cell.json", "data/mnist"))
-        assert outcome["status"] == "ok", outcome
-        yield outcome["measurement"]
-
-
-def test_an_engine_of_sixty_lines_infers_and_trains_as_fast_as_it_sleeps(tmp_path):
+def test_an_engine_of_sixty_lines_infers_and_trains_as_fast_as_it_sleeps(tmp_path, monkeypatch):
     root, first = make_project(tmp_path), '["pytorch", "lightning", "keras"'
     copy_package(root, "schema/cell.py", first, first + WORD)
     (root / "src/accelbench/engines/sleep").mkdir()
@@ -44,8 +24,16 @@ def test_an_engine_of_sixty_lines_infers_and_trains_as_fast_as_it_sleeps(tmp_pat
     lines = [line for text in texts for line in text.splitlines() if line.strip()]
     assert len([*lines, WORD]) <= 60
     settings = ["engine=sleep", f"batch_size={BATCH_SIZE}", "device=cpu", "model=mlp"]
-    fit = ["mode=train", "protocol=fit", "epochs=3"]
-    measured, trained = run(root, [*settings, "mode=infer"], [*settings, *fit])
+    monkeypatch.chdir(root)
+
+    def measurement_of(*words):
+        asked = printed("-m", "accelbench.cli", "plan", "--json", *settings, *words, PYTHONPATH="src")
+        Path("cell.json").write_text("".join(asked))
+        (outcome,) = map(json.loads, printed("-m", "accelbench.worker", "cell.json", "data/mnist", PYTHONPATH="src"))
+        assert outcome["status"] == "ok", outcome
+        return outcome["measurement"]
+
+    measured, trained = measurement_of("mode=infer"), measurement_of("mode=train", "protocol=fit", "epochs=3")
     rate = median(block["num_samples"] / block["seconds"] for block in measured["blocks"])
     assert 0.25 * BATCH_SIZE / STEP_S < rate <= BATCH_SIZE / STEP_S  # on a busy machine a sleep takes longer
     assert STEP_S <= median(measured["launch_s"]) < 4 * STEP_S

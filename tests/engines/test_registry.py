@@ -58,7 +58,7 @@ print(sys.modules["openvino"].__name__, sys.modules["openvino_telemetry"], threa
 
 
 def test_a_host_imports_openvino_without_its_telemetry_and_its_thread():
-    assert printed(IMPORTS, *host_spec(make_cell(engine=Engine.openvino)).preload) == ["openvino None 1"]
+    assert printed("-c", IMPORTS, *host_spec(make_cell(engine=Engine.openvino)).preload) == ["openvino None 1"]
 
 
 # Like the Python of another environment, which has torch but not Lightning.
@@ -80,7 +80,7 @@ for mode in (Mode.infer, Mode.train):
 
 def test_a_cell_runs_where_what_it_does_not_need_is_not_installed():
     hidden = ["PIL", "torchvision", "matplotlib", "hydra", "omegaconf", "rich", "mlflow", "lightning_fabric"]
-    infer, train = printed(RUNS, *hidden, *LIGHTNING, "transformers")
+    infer, train = printed("-c", RUNS, *hidden, *LIGHTNING, "transformers")
     if version("torch").startswith("2.9."):  # newer releases import sympy themselves
         assert infer == f"fp32 {2 * 32 * (784 * 512 + 3 * 512 * 512 + 512 * 10)} True"
     assert train.startswith("fp32 ")

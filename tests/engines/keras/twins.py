@@ -13,9 +13,7 @@ SEED = 3
 # Name -> network, arguments, and shape of an image with the channels last.
 CASES = {
     "mlp": ("mlp", {"widths": [32, 16]}, (28, 28)),
-    "mlp_in_colour": ("mlp", {"widths": [32, 16], "dropout": 0.0}, (8, 8, 3)),
-    "cnn": ("cnn", {"channels": 8}, (28, 28)),
-    "cnn_in_colour": ("cnn", {"channels": 8}, (24, 32, 3)),
+    "cnn": ("cnn", {"channels": 8}, (24, 32, 3)),
     "rnn": ("rnn", {"units": 16}, (6, 20)),
     "lstm": ("lstm", {"units": 16}, (6, 20)),
     "autoencoder": ("autoencoder", {"code": 4}, (10, 12)),

@@ -329,4 +329,4 @@ assert torchmetrics.functional.accuracy and torchmetrics.__version__
 def test_lightning_is_imported_without_it_and_code_that_needs_it_works():
     if missing := [name for name in ("transformers", "scipy") if importlib.util.find_spec(name) is None]:
         pytest.skip(f"not installed: {missing}")  # the wheel does not depend on it
-    assert printed(CODE, PYTHONWARNINGS="ignore") == ["[]"]
+    assert printed("-c", CODE, PYTHONWARNINGS="ignore") == ["[]"]

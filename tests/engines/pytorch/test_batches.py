@@ -13,7 +13,6 @@ from accelbench.engines.pytorch.outputs import norm_of
 from accelbench.engines.pytorch.structure import arrays_in, is_same, num_bytes
 from accelbench.errors import UnsupportedError, UserError
 from accelbench.judging.row import summarise
-from accelbench.judging.verdict import judge
 from accelbench.schema.cell import Device, Mode, ModelSpec, Options, Pipeline, Precision, Protocol
 from engines import cells
 from engines.cells import RANDOM, TWO_STEPS, own_cell
@@ -95,16 +94,12 @@ def test_a_mistake_is_one_sentence_that_names_the_setting(tmp_path, asked, chang
 @pytest.mark.parametrize(
     ("layer", "args", "mode", "gave"),
     [
-        ("LSTM", (28, 10), Mode.infer, r"a tuple\. .* model.output=any, which accepts any"),
-        ("Linear", (28, 3), Mode.infer, r"\(32, 28, 3\)"),
-        ("Linear", (28, 3), Mode.train, r"\(32, 28, 3\)"),
+        ("LSTM", {"input_size": 28, "hidden_size": 10}, Mode.infer, r"a tuple\. .* model.output=any"),
+        ("Linear", {"in_features": 28, "out_features": 3}, Mode.train, r"\(32, 28, 3\)"),
     ],
 )
 def test_an_output_that_does_not_do_is_refused_with_the_setting_that_mends_it(digits, layer, args, mode, gave):
-    names = ("input_size", "hidden_size") if layer == "LSTM" else ("in_features", "out_features")
-    model = ModelSpec(
-        name="own", library="custom", network=f"torch.nn.{layer}", args=dict(zip(names, args, strict=True))
-    )
+    model = ModelSpec(name="own", library="custom", network=f"torch.nn.{layer}", args=args)
     with pytest.raises(UserError, match=rf"own: its output should be logits \(batch, 10\), not {gave}"):
         engine.run(make_cell(model=model, mode=mode, breakdown_s=0.0), digits)
 
@@ -114,15 +109,6 @@ def test_an_output_that_does_not_do_is_refused_with_the_setting_that_mends_it(di
 def test_on_a_gpu(tmp_path, data):
     for loss in (None, "token_loss"):
         assert measured(tmp_path, "Tokens", "tokens", loss, device=Device.gpu, data=data).device == Device.gpu
-
-
-def test_what_a_network_compiles_itself_is_counted(tmp_path):
-    measurement = engine.run(own_cell("Compiles", "two_inputs", **TWO_STEPS), tmp_path)
-    assert measurement.num_compiles >= 3
-    assert 0 < measurement.compile_s < 60
-    assert any("times in the steady state" in warning for warning in measurement.warnings)
-    plain = engine.run(own_cell(*TWO, **TWO_STEPS), tmp_path)
-    assert (plain.num_compiles, plain.compile_s) == (None, None)
 
 
 @pytest.mark.filterwarnings("ignore:Sparse CSR")
@@ -140,9 +126,7 @@ def test_weights_with_other_signs_and_sparse_tensors_with_other_places_differ():
 
 
 @pytest.mark.usefixtures("state_as_before")
-@pytest.mark.parametrize(
-    "what", ["newer", slow("cudnn"), slow("threads"), slow("deterministic"), slow("dtype"), slow("device")]
-)
+@pytest.mark.parametrize("what", ["newer", "cudnn", "threads", "deterministic", "dtype", "device"])
 def test_what_a_network_sets_while_it_is_built_does_not_hold_while_it_is_measured(tmp_path, what):
     assert measured(tmp_path, "Sets", "two_inputs", args={"what": what}, **TWO_STEPS).threads == usable_cores()
     assert torch.backends.mkldnn.matmul.fp32_precision == torch.backends.cudnn.conv.fp32_precision == "ieee"
@@ -150,16 +134,14 @@ def test_what_a_network_sets_while_it_is_built_does_not_hold_while_it_is_measure
     assert torch.get_default_dtype() == torch.float32
 
 
-MORE_THREADS = f"the user's code changed the number of threads from {usable_cores()} to {usable_cores() + 1}"
-COARSER = "the user's code lets the device multiply fp32 numbers in a coarser format"
-
-
 @pytest.mark.usefixtures("state_as_before")
 @pytest.mark.parametrize(
-    ("what", "doubt"), [("threads", MORE_THREADS), ("matmul", COARSER), slow("convolutions", COARSER)]
+    ("what", "doubt"),
+    [
+        ("threads", f"changed the number of threads from {usable_cores()} to {usable_cores() + 1}"),
+        ("convolutions", "lets the device multiply fp32 numbers in a coarser format"),
+    ],
 )
 def test_a_network_that_changes_the_number_of_threads_or_the_format_in_a_step_is_in_doubt(tmp_path, what, doubt):
     cell = own_cell("Sets", "two_inputs", args={"what": what, "when": "step"}, **TWO_STEPS)
-    measurement = engine.run(cell, tmp_path)
-    assert what == "threads" or judge(cell, measurement) is None
-    assert doubt in measurement.warnings
+    assert f"the user's code {doubt}" in engine.run(cell, tmp_path).warnings

@@ -46,12 +46,9 @@ CONVOLUTION = 2 * 3 * 8 * (6 // 2) * 3 * 3 * (5 * 5)  # batch, outputs, inputs o
 @pytest.mark.parametrize(
     ("network", "shape", "flops"),
     [
-        (nn.Linear(5, 7), (3, 5), 2 * 3 * 5 * 7),
         (Given(lambda images, weight: images @ weight * torch.ones(7), 5, 7), (3, 5), 2 * 3 * 5 * 7),  # a constant
         (nn.Conv2d(6, 8, 3, stride=2, padding=1, groups=2), (3, 6, 9, 9), CONVOLUTION),
-        (nn.Conv1d(4, 6, 5), (2, 4, 12), 2 * 2 * 4 * 6 * 5 * 8),
         (nn.ConvTranspose2d(4, 6, 3, stride=2), (2, 4, 5, 5), 2 * 2 * 4 * 6 * 9 * 25),  # each input, not output
-        (Given(torch.bmm, 3, 5, 7), (3, 4, 5), 2 * 3 * 4 * 5 * 7),
         (Given(torch.matmul, 5), (3, 5), 2 * 3 * 5),
         (nn.Sequential(nn.Upsample(scale_factor=2, mode="bilinear"), nn.Flatten()), (2, 3, 4, 4), 0),
         (Given(lambda images, keys: ATTENTION(images, keys, keys), 2, 4, 6, 8), (2, 4, 10, 8), 2 * 8 * 10 * 6 * 16),

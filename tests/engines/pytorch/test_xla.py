@@ -95,7 +95,7 @@ print(backend.ran_on("xla"), backend.device_name(), backend.peak_memory_bytes())
 
 @pytest.mark.slow
 def test_a_batch_is_divided_among_all_devices_which_are_waited_for_and_fallbacks_are_named():
-    found = printed(IMPORTS + SPMD, PJRT_DEVICE="CPU", CPU_NUM_DEVICES="2")
+    found = printed("-c", IMPORTS + SPMD, PJRT_DEVICE="CPU", CPU_NUM_DEVICES="2")
     parts, gathered, whole, before, after, first, other, again, waits, tpus = found
     assert (parts, gathered, whole) == ("2 2 1", "2 1", "True True")
     assert (before, after) == ("10.0 []", "['aten::histc']")
@@ -121,5 +121,5 @@ print("all-reduce" in torch_xla._XLAC._get_xla_tensors_hlo([weights.grad]), weig
 
 
 def test_a_network_on_xla_shares_its_weights_and_may_hold_references_and_gradients_are_averaged_within_the_step():
-    found = printed(IMPORTS + ONE, PJRT_DEVICE="CPU", CPU_NUM_DEVICES="1")
+    found = printed("-c", IMPORTS + ONE, PJRT_DEVICE="CPU", CPU_NUM_DEVICES="1")
     assert found == ["{'xla'} True", "True [2.0, 2.0, 2.0]"]
