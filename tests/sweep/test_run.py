@@ -202,6 +202,7 @@ def test_each_cell_runs_in_its_environment_whose_versions_are_in_its_identity_an
     (site,) = Path(second).glob("lib/python*/site-packages")
     (site / "prints.pth").write_text("import sys; print('Hello', flush=True)\n")  # its interpreter does as it starts
     monkeypatch.setenv("VIRTUAL_ENV", sys.prefix)
+    monkeypatch.setattr(sys, "path", [f"{sys.prefix}/bin", *sys.path])
     cells = [make_cell("tell environment", python=python) for python in (None, second, empty)]
     result, _ = swept(cells)
     home, other, skipped = result.records
