@@ -181,7 +181,6 @@ ENDS = {
     "leave": lambda: sys.exit(3),
     "exit": lambda: (print("last words", flush=True), os._exit(3)),
     "last": lambda: time.sleep(0.1),
-    "escapes": lambda: _raise(ValueError("\x1b]0;title\x07")),
     "bad message": lambda: _raise(Unprintable()),
     "mistake": lambda: _raise(UserError("model.args: there is no such width")),
     "memory": lambda: _raise(RuntimeError(NO_MEMORY)),
@@ -262,9 +261,8 @@ def run(cell: Cell, data_folder: Path, weights=None, exported=None, requests=Non
         forkserver = Path(f"/proc/{os.getppid()}/stat").read_text()
         os.kill(int(forkserver.rpartition(")")[2].split()[1]), signal.SIGSTOP)
         time.sleep(600)
-    if fault in ("tell rank", "tell environment"):
-        name = os.environ["LOCAL_RANK"] if fault == "tell rank" else "environment.json"
-        Path(data_folder, name).write_text(json.dumps({**os.environ, "sys.prefix": sys.prefix}))
+    if fault == "tell environment":
+        Path(data_folder, "environment.json").write_text(json.dumps({**os.environ, "sys.prefix": sys.prefix}))
     if fault == "lose data":
         Path(data_folder, "manifest.json").unlink()
     if fault.startswith(("change ", "touch ")):

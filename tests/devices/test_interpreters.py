@@ -24,12 +24,10 @@ def test_an_environment_has_its_own_versions_and_is_named_by_its_folder(tmp_path
 
 
 def test_what_is_no_interpreter_is_a_mistake(tmp_path):
-    for name, content in (("elf", b"\x7fELF of another machine"), ("text", b"#!/bin/sh\necho Hello\n")):
-        (tmp_path / name).write_bytes(content)
-        (tmp_path / name).chmod(0o755)
+    (tmp_path / "elf").write_bytes(b"\x7fELF of another machine")
+    (tmp_path / "elf").chmod(0o755)
     messages = {
-        "/bin/true": "not a Python interpreter (it does not run Python code)",
-        str(tmp_path / "text"): "not a Python interpreter (it does not run Python code)",
+        "/bin/echo": "not a Python interpreter (it does not run Python code)",
         str(tmp_path): "no interpreter in its bin/: name an interpreter, or the folder of its environment",
         str(tmp_path / "elf"): "not a Python interpreter (Exec format error)",
         str(tmp_path / "gone"): "no such file or folder: name an interpreter, or the folder of its environment",

@@ -1,16 +1,13 @@
 import json
 import os
 import shutil
-import subprocess
 import sys
 from functools import partial
 from pathlib import Path
 
-import grimp
-import pytest
-
+import checkouts
 from accelbench.grid import fingerprint
-from accelbench.grid.fingerprint import code_digest, measuring_files
+from accelbench.grid.fingerprint import code_digest
 from accelbench.project import PACKAGE
 from accelbench.schema.cell import Engine
 
@@ -27,11 +24,7 @@ def test_it_is_plain_json_of_this_machine_and_of_what_computes():
 
 
 def test_git_state(tmp_path, monkeypatch):
-    def git(*args):
-        identity = ["-c", "user.name=x", "-c", "user.email=x@example.org"]
-        return subprocess.check_output(["git", *identity, *args], cwd=tmp_path, text=True, stderr=subprocess.STDOUT)
-
-    state = partial(fingerprint.git_state, tmp_path)
+    git, state = partial(checkouts.git, tmp_path), partial(fingerprint.git_state, tmp_path)
     assert state() == {}
     git("init", "-q", "-b", "trunk")
     with monkeypatch.context() as patched:
@@ -71,26 +64,3 @@ def test_new_code_measures_the_cells_again_that_it_can_concern(tmp_path):
         after = digests(package)
         (package / name).unlink()
         assert {engine for engine in ENGINES if after[engine] != before[engine]} == engines, name
-
-
-# What a cell's process imports, too, but no number depends on: messages, texts, names and places of files, and how
-# values are declared, written and read.
-NOT_MEASURING = {
-    *("errors", "project"),
-    *(f"schema.{name}" for name in ("ceilings", "record", "secrets", "serialize", "setting", "text")),
-}
-
-
-@pytest.fixture(scope="module")
-def imports():
-    return grimp.build_graph("accelbench", exclude_type_checking_imports=True, cache_dir=None)
-
-
-@pytest.mark.parametrize("engine", Engine)
-def test_it_has_code_of_all_that_a_cells_process_imports(imports, engine):
-    started = {f"accelbench.isolation.{name}" for name in ("hosts", "supervisor", "child")}
-    started |= {name for name in imports.modules if name.startswith(f"accelbench.engines.{engine}.")}
-    imported = started | {upstream for module in started for upstream in imports.find_upstream_modules(module)}
-    paths = {PACKAGE / f"{name.partition('.')[2].replace('.', '/')}.py" for name in imported}
-    others = {path for path in paths if path.is_file()} - set(measuring_files(PACKAGE, engine))
-    assert {str(path.relative_to(PACKAGE).with_suffix("")).replace("/", ".") for path in others} <= NOT_MEASURING

@@ -18,7 +18,6 @@ NOT_VALID = "the engine's measurement is not valid: "
         ("raise", Status.failed, "ValueError: a bad layer with a second line"),
         ("memory", Status.oom, "RuntimeError: [enforce fail at alloc_cpu.cpp:118] DefaultCPUAllocator: can't allocate"),
         ("leave", Status.failed, "SystemExit: 3"),
-        ("escapes", Status.failed, r"ValueError: \x1b]0;title\x07"),
         ("bad message", Status.failed, "Unprintable"),
         ("unsupported", Status.skipped, "not here but elsewhere"),
         ("half", Status.skipped, "\"cholesky_cpu\" not implemented for 'Half'"),  # torch's words

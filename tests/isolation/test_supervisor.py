@@ -97,15 +97,6 @@ def test_a_secret_at_the_edge_of_what_is_kept_of_a_log_is_masked(tmp_path, monke
     assert supervisor.log_end(str(tmp_path / "log")) == 90 * "." + "\n"
 
 
-def test_a_cell_on_several_devices_has_a_process_for_each(hosts, tmp_path):
-    assert hosts.run(make_cell("tell rank", devices=3), tmp_path).status == Status.ok
-    hosts.run(make_cell(), tmp_path)  # starts when all ranks have ended
-    environments = [json.loads((tmp_path / str(rank)).read_text()) for rank in range(3)]
-    assert [variables["RANK"] for variables in environments] == ["0", "1", "2"]
-    assert {variables["WORLD_SIZE"] for variables in environments} == {"3"}
-    assert len({(variables["MASTER_ADDR"], variables["MASTER_PORT"]) for variables in environments}) == 1
-
-
 def test_a_host_passes_on_harmless_variables_and_what_a_cell_prints_and_leaves_no_files(tmp_path, monkeypatch):
     heard = []
     for name in SUBSTITUTING:
