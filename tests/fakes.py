@@ -21,6 +21,9 @@ from accelbench.schema.cell import Cell, DataSpec, Device, Engine, Mode, ModelSp
 from accelbench.schema.measurement import Block, Measurement, Quantile, Serving
 
 TESTS = Path(__file__).parent
+# Words of a cell that takes a moment.
+QUICK = ["mode=infer", "device=cpu", "batch_size=8", "breakdown_s=0", "window.measure_s=0.05", "window.warmup_s=0.02"]
+QUICK += ["window.latency_s=0.05", "window.block_s=0.01"]
 SHORT = schema.Window(warmup_steps=2, warmup_s=0.02, measure_s=0.1, block_s=0.01, latency_s=0.05, latency_steps=20)
 
 

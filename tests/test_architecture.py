@@ -36,11 +36,6 @@ def test_no_files_import_each_other_in_a_circle_and_none_imports_the_whole_packa
         ("import accelbench.engines.registry", [*HEAVY, "numpy"]),
         ("import accelbench.stages", [*HEAVY, *(f"accelbench.{room}" for room in ROOMS)]),
     ],
-    ids=[
-        "the parent loads no framework",
-        "descriptions of hosts load none",
-        "a stage that prepares loads nothing that measures",
-    ],
 )
 def test_what_is_not_needed_is_not_loaded(tmp_path, code, absent):
     command = [sys.executable, "-c", f"import sys\n{code}\nprint('loaded:', *sys.modules)"]

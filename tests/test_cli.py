@@ -30,7 +30,6 @@ from accelbench.settings.config import every_setting
 from accelbench.sweep.session import Session
 from fakes import faulty_host, give_ceilings, make_project
 
-ROOT = Path(__file__).resolve().parents[1]
 COMMANDS = load_all()
 NOT_HYDRAS = "only the command line of `accelbench run` accepts Hydra's own settings"
 PLAIN = ["mode=infer", "tracking=none", "device=cpu"]

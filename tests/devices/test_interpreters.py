@@ -28,6 +28,7 @@ def test_what_is_no_interpreter_is_a_mistake(tmp_path):
     (tmp_path / "elf").chmod(0o755)
     messages = {
         "/bin/echo": "not a Python interpreter (it does not run Python code)",
+        "/bin/true": "not a Python interpreter (it does not run Python code)",
         str(tmp_path): "no interpreter in its bin/: name an interpreter, or the folder of its environment",
         str(tmp_path / "elf"): "not a Python interpreter (Exec format error)",
         str(tmp_path / "gone"): "no such file or folder: name an interpreter, or the folder of its environment",

@@ -26,7 +26,7 @@ from accelbench.schema import record as records
 from accelbench.schema.cell import Status
 from accelbench.schema.plan_file import read_planned
 from accelbench.sinks.mlflow_fields import start_ms
-from fakes import TESTS, blocks_of, give_ceilings, make_measurement, make_project
+from fakes import QUICK, TESTS, blocks_of, give_ceilings, make_measurement, make_project
 
 SEED = int(os.environ.get("FAULTS_SEED") or random.randrange(1000))
 # Runs a command on cells of the engine that fails as told (`fakes`).
@@ -234,9 +234,7 @@ def test_who_reads_while_a_sweep_measures_sees_whole_records_alone(tmp_path):
     assert {each.name: each for each in merged} == {each.name: each for each in found.values()}
 
 
-TINY = ["model=mlp", "model.args.widths=[8]", "data=mnist", "mode=infer", "device=cpu", "batch_size=8", "tracking=none"]
-TINY += ["window.measure_s=0.05", "window.warmup_s=0.02", "window.latency_s=0.05"]
-TINY += ["window.block_s=0.01", "breakdown_s=0"]
+TINY = ["model=mlp", "model.args.widths=[8]", "data=mnist", "tracking=none", *QUICK]
 NOBODY = 54_321  # a user without an entry in /etc/passwd
 NO_HOME = {"HOME": "/nonexistent"}
 is_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to become another user")
