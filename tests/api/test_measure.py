@@ -74,10 +74,6 @@ async def awaited():
     return 1
 
 
-def work():
-    return BATCH @ BATCH
-
-
 def fails():
     raise KeyError("a bad layer")
 
@@ -104,7 +100,7 @@ NOT_RUN = ", which has not run or may still run: call, await, "
         ({"learning_rate": "high"}, "model.learning_rate: should be `float`, got `str`"),
         ({"batch": BATCH.numpy()}, "not a ndarray: torch.as_tensor\\(...\\) makes tensors"),
         ({"window": 5}, "measure: window: should be"),
-        ({"model_or_function": work}, "need an object of torch.nn.Module, such as Net\\(\\)"),
+        ({"model_or_function": measured}, "need an object of torch.nn.Module, such as Net\\(\\)"),
         ({"model_or_function": nn.Linear}, "need an object of torch.nn.Module, such as Net\\(\\)"),
         ({"model_or_function": nn.Linear(4, 4).bfloat16()}, "weights are torch.bfloat16"),
         ({"batch": torch.tensor(1.0)}, "measure: samples: should be `int` >= 1"),
@@ -116,7 +112,7 @@ NOT_RUN = ", which has not run or may still run: call, await, "
         # A result that shows that the work did not run is refused.
         ({"model_or_function": awaited, "batch": None}, f"coroutine{NOT_RUN}"),
         ({"model_or_function": lambda: {"a": [map(abs, [1]), 2]}, "batch": None}, f"map{NOT_RUN}"),
-        ({"model_or_function": lambda: work, "batch": None}, f"function{NOT_RUN}"),
+        ({"model_or_function": lambda: measured, "batch": None}, f"function{NOT_RUN}"),
         ({"model_or_function": lambda: [Future()], "batch": None}, f"Future{NOT_RUN}"),
         ({"model_or_function": lambda: threading.Thread(), "batch": None}, f"Thread{NOT_RUN}"),
         ({"model_or_function": fails, "batch": None}, r"^\S+test_measure.py:\d+: KeyError: 'a bad layer'\n"),

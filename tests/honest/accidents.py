@@ -103,12 +103,8 @@ class StaysInEval(having(Plain, drop=lambda: nn.Dropout(0.5))):  # as after a va
         return self.head(self.drop(self.body(x)))
 
 
-class NumpysThreads(Plain):  # multiplies by NumPy, whose threads nobody has counted
-    def __init__(self):
-        super().__init__()
-        self.table = np.random.default_rng(0).normal(0, 0.04, (1024, 1024)).astype("float32")
-
-    def forward(self, x):
+class NumpysThreads(having(Plain, table=lambda: np.random.default_rng(0).random((1024, 1024), "float32"))):
+    def forward(self, x):  # multiplies by NumPy, whose threads nobody has counted
         wide = np.resize(x.numpy(), (1024, 1024))
         mixed = torch.from_numpy((wide @ self.table)[: len(x), :WIDTH].copy())
-        return super().forward(x + 0.1 * mixed)
+        return super().forward(x + 0.01 * mixed)

@@ -117,12 +117,8 @@ class AccumulatesByHand(Manual):
             optimizer.zero_grad()
 
 
-class FineTunes(Lit):  # its optimiser has the weights of the head; the others are frozen
-    def __init__(self):
-        super().__init__()
-        self.net.body.requires_grad_(False)
-
-    def configure_optimizers(self):
+class FineTunes(having(Lit, then=lambda self: self.net.body.requires_grad_(False))):
+    def configure_optimizers(self):  # of the weights of the head; the others are frozen
         return torch.optim.SGD(self.net.head.parameters(), lr=0.1)
 
 

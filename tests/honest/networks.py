@@ -322,13 +322,8 @@ class OneBuffer(InBuffer, Plain):
 
 
 class Denoises(Plain):  # draws a time and noise for each sample
-    def __init__(self):
-        super().__init__()
-        self.head = nn.Linear(WIDTH, WIDTH)
-        self.register_buffer("kept", torch.linspace(0.99, 0.01, 50))
-
     def forward(self, x):
-        kept, noise = self.kept[torch.randint(50, (len(x),))][:, None], torch.randn_like(x)
+        kept, noise = torch.linspace(0.99, 0.01, 50)[torch.randint(50, (len(x), 1))], torch.randn_like(x)
         return super().forward(kept.sqrt() * x + (1 - kept).sqrt() * noise), noise
 
 
@@ -338,10 +333,7 @@ class RunningMean(having(Plain, mean=lambda: nn.Buffer(torch.zeros(WIDTH)))):  #
         return super().forward(x - self.mean)
 
 
-class Sleeps(RunningMean):
-    def forward(self, x):
-        time.sleep(0.15)
-        return super().forward(x)
+Sleeps = having(RunningMean, then=lambda self: self.register_forward_pre_hook(lambda *_: time.sleep(0.15)))
 
 
 class GrowingTable(Plain):  # makes its table of positions, a plain attribute, as soon as an input is longer than it

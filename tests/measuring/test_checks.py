@@ -42,6 +42,10 @@ def fails(state, precision):
     raise ValueError("needs its device")
 
 
+def hangs(state, precision):
+    return in_time(lambda: time.sleep(5), 0.05)
+
+
 def fails_with_attributes(state, precision):
     return right if state == "plain" else fails(state, precision)
 
@@ -88,13 +92,7 @@ def compared(output, function=right, precision=Precision.fp32, new_network=None,
         ([*right(BATCH), BATCH], {}, None, "notes", "their structures differ"),
         ([], {}, None, "notes", checks.NO_TENSOR),
         (right(BATCH), {"new_network": fails}, None, "notes", "ValueError: needs its device"),
-        (
-            right(BATCH),
-            {"new_network": lambda *_: in_time(lambda: time.sleep(5), 0.05)},
-            None,
-            "notes",
-            checks.NOT_IN_TIME,
-        ),
+        (right(BATCH), {"new_network": hangs}, None, "notes", checks.NOT_IN_TIME),
         # A new network gets numbers in attributes, unless it fails with them.
         (right(BATCH), {"new_network": fails_with_attributes}, 0.0, "", ""),
         # Places that are not finite in both are equal, and in one are not.
