@@ -24,14 +24,6 @@ vectors, sequences, images = drawn(WIDTH), drawn(8, WIDTH), drawn(3, 16, 16)
 signals = drawn(WIDTH, dtype=torch.complex64)
 
 
-def same_vectors(batch_size):
-    return torch.randn(batch_size, WIDTH, generator=torch.Generator().manual_seed(5))
-
-
-def ids(batch_size):
-    return torch.randint(100, (batch_size, 12))
-
-
 def labelled(batch_size):
     return {"x": vectors(batch_size), "labels": torch.randint(CLASSES, (batch_size,))}
 
@@ -41,21 +33,9 @@ def nested_mapping(batch_size):
     return {"inputs": inputs, "labels": torch.randint(CLASSES, (batch_size,))}
 
 
-def tuple_with_none(batch_size):
-    return sequences(batch_size), None
-
-
 def coo(batch_size):
     dense = torch.randn(batch_size, 200)
     return (dense * (torch.rand_like(dense) < 0.05)).to_sparse()
-
-
-def nested(batch_size):
-    return torch.nested.nested_tensor([torch.randn(3 + index % 5, WIDTH) for index in range(batch_size)])
-
-
-def bags(batch_size):
-    return {"offsets": torch.arange(0, 5 * batch_size, 5), "words": torch.randint(100, (5 * batch_size,))}
 
 
 def tokens_in_budget(batch_size, budget=64):
@@ -65,29 +45,29 @@ def tokens_in_budget(batch_size, budget=64):
     return {"tokens": torch.randint(100, (int(lengths.sum()),)), "lengths": lengths}
 
 
-def num_sequences(batch):
-    return len(batch["lengths"])
-
-
 def energy(output, batch):
     parts = [leaf for leaf in tree_leaves(output) if isinstance(leaf, Tensor)]
     return sum(part.abs().square().mean() for part in parts if part.is_floating_point() or part.is_complex())
 
 
-def classify(output, batch):
-    return functional.cross_entropy(output, batch["labels"])
-
-
-def pops(output, batch):
-    return functional.cross_entropy(output, batch.pop("labels"))
-
-
-def separates(output, batch):
-    """Is 0 once all samples are on the right side, with a margin."""
-    return functional.multi_margin_loss(output, batch["labels"], margin=0.01)
-
-
-lbfgs = partial(torch.optim.LBFGS, max_iter=4)
+# Batches, losses, counts, an optimiser, and modules that are no classes of the user.
+FUNCTIONS = {
+    "same_vectors": lambda size: torch.randn(size, WIDTH, generator=torch.Generator().manual_seed(5)),
+    "ids": lambda size: torch.randint(100, (size, 12)),
+    "tuple_with_none": lambda size: (sequences(size), None),
+    "nested": lambda size: torch.nested.nested_tensor([torch.randn(3 + i % 5, WIDTH) for i in range(size)]),
+    "bags": lambda size: {"offsets": torch.arange(0, 5 * size, 5), "words": torch.randint(100, (5 * size,))},
+    "num_sequences": lambda batch: len(batch["lengths"]),
+    "classify": lambda output, batch: functional.cross_entropy(output, batch["labels"]),
+    "pops": lambda output, batch: functional.cross_entropy(output, batch.pop("labels")),
+    # Is 0 once all samples are on the right side, with a margin.
+    "separates": lambda output, batch: functional.multi_margin_loss(output, batch["labels"], margin=0.01),
+    "lbfgs": partial(torch.optim.LBFGS, max_iter=4),
+    "scripted": lambda: torch.jit.script(Plain()),
+    "frozen": lambda: torch.jit.freeze(torch.jit.script(Plain().eval())),
+    "compiled": lambda: torch.compile(Plain(), backend="aot_eager"),
+}
+globals().update(FUNCTIONS)
 
 
 def having(base, forward=None, then=lambda network: None, **parts):
@@ -266,21 +246,6 @@ class Packed(having(nn.Module, embedding=lambda: nn.Embedding(100, WIDTH), head=
     def forward(self, tokens, lengths):  # sequences one after another, with their lengths
         rows = self.embedding(tokens).split(lengths.tolist())
         return self.head(torch.stack([row.mean(0) for row in rows]))
-
-
-# Modules that are no classes of the user.
-
-
-def scripted():
-    return torch.jit.script(Plain())
-
-
-def frozen():
-    return torch.jit.freeze(torch.jit.script(Plain().eval()))
-
-
-def compiled():
-    return torch.compile(Plain(), backend="aot_eager")
 
 
 def exported():
