@@ -12,9 +12,13 @@ from marks import slow
 
 
 class Workload:
-    """Steps of known lengths on a fake device with a fake clock. Like a GPU, it returns before a step is finished."""
+    """Steps of known lengths on a fake device with a fake clock.
 
-    def __init__(self, data=0.001, copy_in=0.002, launch=0.0005, compute=0.010, copy_out=0.003):
+    It returns before a step is finished, like a GPU, unless it does not queue steps, like a CPU.
+    """
+
+    def __init__(self, data=0.001, copy_in=0.002, launch=0.0005, compute=0.010, copy_out=0.003, queues=True):
+        self.queues = queues
         self.data, self.copy, self.launch, self.work, self.out = data, copy_in, launch, compute, copy_out
         self.time = self.queue = 0.0  # seconds passed; seconds of launched work left
         self.num_computed = self.compiles = 0
@@ -44,6 +48,8 @@ class Workload:
         self.spend(self.launch)
         self.queue += self.work
         self.num_computed += 1
+        if not self.queues:
+            self.wait()
         return batch
 
     def copy_out(self, result):
@@ -73,7 +79,7 @@ WINDOW = Window(warmup_steps=3, warmup_s=0.05, measure_s=1.0, block_s=0.1, laten
 
 def run(workload, plan=WINDOW, **more):
     """Measures for a window, or for numbers of steps of the warm-up and after it."""
-    runner = Runner(workload, workload.wait, workload.num_compiles, workload.now, **more)
+    runner = Runner(workload, workload.wait, workload.num_compiles, workload.now, queues=workload.queues, **more)
     return runner.drive(clock.of_window(runner, plan) if isinstance(plan, Window) else clock.of_steps(runner, *plan))
 
 
@@ -177,24 +183,15 @@ def test_compilation_stays_out_of_the_steady_state_and_a_block_with_it_is_measur
     assert timing.compiled_in_steady_state >= sum(block.num_steps for block in timing.blocks) + len(timing.latency_s)
 
 
-class OnHost(Workload):
-    """A device on which a step is finished when it returns, like a CPU."""
-
-    def compute(self, batch):
-        super().compute(batch)
-        self.wait()
-        return batch
-
-
-@pytest.mark.parametrize("kind", [Workload, OnHost])
+@pytest.mark.parametrize("queues", [True, False])
 @pytest.mark.parametrize("steps", [2, 25, 120])
-def test_a_fixed_number_of_steps_is_just_that(kind, steps):
-    workload = kind()
-    timing = run(workload, (10, steps), queues=kind is Workload)
+def test_a_fixed_number_of_steps_is_just_that(queues, steps):
+    workload = Workload(queues=queues)
+    timing = run(workload, (10, steps))
     assert (workload.num_computed, len(timing.warmup_s), timing.stop) == (10 + steps, 10, Stop.fixed)
     counts = len(timing.latency_s), sum(block.num_steps for block in timing.blocks)
     assert counts == ((steps, steps) if timing.steps_are_blocks else pytest.approx((steps / 2, steps / 2), abs=8))
-    assert timing.steps_are_blocks is (kind is OnHost)
+    assert timing.steps_are_blocks is not queues
     assert len(timing.blocks) >= min(clock.MIN_SAMPLES, steps // 2)
     # On a device that queues, a short block waits for its first copy and its last step.
     alone_s = 0.0165 if timing.steps_are_blocks else 0.012
@@ -208,7 +205,7 @@ def test_one_step_without_a_warm_up_computes_once(workload):
     assert (timing.latency_s, timing.warmup_s, timing.first_step_s) == ([], [], None)
 
 
-@pytest.mark.parametrize("kind", [Workload, OnHost])
+@pytest.mark.parametrize("queues", [True, False])
 @pytest.mark.parametrize("plan", [replace(WINDOW, measure_s=100.0, latency_s=100.0), (10, 1000)])
 @pytest.mark.parametrize(
     ("step_s", "limits", "stop"),
@@ -220,9 +217,9 @@ def test_one_step_without_a_warm_up_computes_once(workload):
         (20.0, Limits(timeout_s=130.0), Stop.timeout),
     ],
 )
-def test_slow_steps_end_in_time_and_a_budget_leaves_the_fewest_that_are_published(kind, plan, step_s, limits, stop):
-    workload = kind(compute=step_s)
-    timing = run(workload, plan, limits=limits, queues=kind is Workload)
+def test_slow_steps_end_in_time_and_a_budget_leaves_the_fewest_that_are_published(queues, plan, step_s, limits, stop):
+    workload = Workload(compute=step_s, queues=queues)
+    timing = run(workload, plan, limits=limits)
     assert (timing.stop, len(timing.blocks) > 0) == (stop, True)
     if limits.budget_s == 15.0 and step_s == 4.0:
         assert (timing.num_warmup_steps, len(timing.blocks), len(timing.latency_s)) == (2, 6, 6)
