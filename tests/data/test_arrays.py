@@ -56,7 +56,6 @@ def test_a_manifest_says_where_the_data_came_from_and_has_one_digest_however_the
         (IMAGES, lambda old: old[:100], lambda folder: load_split(folder, "train"), ".*"),
         (MANIFEST, lambda old: old.replace(b"false", b"true"), read_manifest, "altered: its digest does not fit"),
     ],
-    ids=["an altered array", "an incomplete array", "an altered manifest"],
 )
 def test_a_damaged_file_is_named_with_what_mends_it(tmp_path, name, altered, read, problem):
     make(tmp_path)

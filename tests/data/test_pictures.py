@@ -145,14 +145,11 @@ def photo():
     return Image.fromarray(np.stack([x, y, 255 - x], -1).astype(np.uint8))
 
 
-@pytest.mark.parametrize("kind", ["JPEG", "GIF", "BMP", "PNG", "WEBP"])
-def test_every_usual_format_whatever_the_name_says(kind):
-    pixels = decode(encoded(photo(), kind), 32).astype(int)
-    assert pixels.shape == (32, 32, 3)
-    assert np.abs(pixels - decode(encoded(photo()), 32)).mean() < 12
-
-
-def test_transparency_is_white_an_orientation_is_applied_and_broken_exif_is_passed_over():
+def test_every_usual_format_is_read_with_white_transparency_its_orientation_and_broken_exif():
+    for kind in ("JPEG", "GIF", "BMP", "PNG", "WEBP"):
+        pixels = decode(encoded(photo(), kind), 32).astype(int)
+        assert pixels.shape == (32, 32, 3)
+        assert np.abs(pixels - decode(encoded(photo()), 32)).mean() < 12
     assert decode(encoded(Image.new("RGBA", (8, 8), (200, 0, 0, 0))), 8).min() == 255
     exif = Image.Exif()
     exif[0x0112] = 6  # to be turned by 90 degrees clockwise
