@@ -192,17 +192,17 @@ def test_links_and_paths_of_a_page_lead_somewhere_and_no_cell_of_a_table_is_long
     assert [cell for cell in cells if len(cell) > MAX_CELL] == []
 
 
-def test_the_made_pages_are_what_the_code_makes() -> None:
+def test_the_made_pages_are_what_the_code_makes():
     for name, text in runpy.run_path(str(ROOT / "docs/pages.py"))["pages"]().items():
         assert (ROOT / "docs" / name).read_text() == text, "run: python docs/pages.py"
 
 
 @pytest.mark.slow
-def test_the_pictures_and_printed_outputs_are_of_this_code() -> None:
+def test_the_pictures_and_printed_outputs_are_of_this_code():
     assert runpy.run_path(str(ROOT / "docs/screens.py"))["older"]() == [], "run: python docs/screens.py --older"
 
 
-def test_every_column_is_explained_once_and_those_that_the_pages_name_exist() -> None:
+def test_every_column_is_explained_once_and_those_that_the_pages_name_exist():
     first_cells = re.findall(r"^\| (`.*?) \|", (ROOT / "docs/columns.md").read_text(), re.MULTILINE)
     explained = re.findall(r"`(\w+)`", " ".join(first_cells))
     columns = [*summarise(Maker().ok(Maker().cell(), 1000)), "cell", "num_processes", EFFICIENCY]
@@ -213,7 +213,7 @@ def test_every_column_is_explained_once_and_those_that_the_pages_name_exist() ->
     assert named <= {*columns, "counts"}
 
 
-def test_the_fields_that_the_pages_name_are_those_of_a_record() -> None:
+def test_the_fields_that_the_pages_name_are_those_of_a_record():
     table = (ROOT / "docs/records.md").read_text().partition("| field | meaning |")[2].partition("\n\n")[0]
     names = re.findall(r"`([a-z_.]+)(?:\[\])?`", " ".join(line.split("|")[1] for line in table.splitlines()[2:]))
     schema = json_schema.record()

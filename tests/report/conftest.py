@@ -1,19 +1,15 @@
 import dataclasses
 import itertools
-from pathlib import Path
-from typing import Any
 
 import pytest
 
 from accelbench.report import build
 from accelbench.report.read import read as read_sweep
 from accelbench.report.read import read_all
-from accelbench.report.table import Table
 from accelbench.schema import record
 from accelbench.schema.cell import (
     STEP_MODES,
     UNEXPECTED,
-    Cell,
     DataSpec,
     Device,
     Mode,
@@ -27,7 +23,6 @@ from accelbench.schema.cell import (
 )
 from accelbench.schema.measurement import Block, Breakdown, Data, Epoch, Evaluation, Quantile, SystemSeries, Work
 from accelbench.schema.plan_file import PlanFile, WantedCell, write_plan
-from accelbench.schema.record import Record
 from accelbench.schema.serialize import plain
 from fakes import make_ceilings, make_cell, make_measurement, make_record, make_serving
 
@@ -40,11 +35,11 @@ ENVIRONMENT = {"machine": MACHINE, "versions": {"python": "3.12.1", "torch": "2.
 class Maker:
     stand_in = STAND_IN
 
-    def cell(self, model: str = "mlp", device: str = "cpu", precision: str = "fp32", **changes: Any) -> Cell:
+    def cell(self, model="mlp", device="cpu", precision="fp32", **changes):
         values = {"suite": "nets", "mode": Mode.train, "batch_size": 128, "epochs": 5, "model": ModelSpec(name=model)}
         return make_cell(**values | {"device": Device(device), "precision": Precision(precision)} | changes)
 
-    def ok(self, cell: Cell, rate: float, data: Data = MNIST, **changes: Any) -> Record:
+    def ok(self, cell, rate, data=MNIST, **changes):
         step = cell.batch_size / rate
         values = {
             "blocks": [Block(num_steps=10, num_samples=cell.batch_size * 10, seconds=10 * step * k) for k in SPREAD],
@@ -58,21 +53,21 @@ class Maker:
         values |= {"device": cell.device, "precision": cell.precision, "num_devices": cell.devices}
         return self.record(cell, Status.ok, measurement=make_measurement(**values | changes), data=data)
 
-    def record(self, cell: Cell, status: Status, **changes: Any) -> Record:
+    def record(self, cell, status, **changes):
         system = SystemSeries(t_s=[0.0], values={"host_memory_mb": [812.0]}, peak_host_bytes=900_000_000)
         values = {"identity": cell.id * 5, "started_at": "2026-11-20T18:00:00+00:00", "environment": ENVIRONMENT}
         return make_record(cell, status, **values | {"system": system, "reason": None, "wall_s": 2.5} | changes)
 
-    def at(self, record: Record, minute: int) -> Record:
+    def at(self, record, minute):
         return dataclasses.replace(record, started_at=f"2026-11-20T18:{minute:02}:00+00:00")
 
-    def beside_others(self, record: Record) -> Record:
+    def beside_others(self, record):
         """The record of a process beside which other processes used most of a core."""
         busy = SystemSeries(started_boot_s=0.0, t_s=[1.0], values={"other_cpu_utilization_percent": [80.0]})
         steady = dataclasses.replace(record.measurement, steady_boot_s=(0.5, 1.5))
         return dataclasses.replace(record, system=busy, measurement=steady)
 
-    def interleaved(self, rates: dict[str, float], num: int = 5, growth: float = 0.0, **measured: Any) -> list[Record]:
+    def interleaved(self, rates, num=5, growth=0.0, **measured):
         """Processes of each precision in turns, each faster by `growth` than the one before it."""
         return [
             self.at(self.ok(self.cell(precision=word, repeat=i), rate * (1 + growth * i), **measured), 2 * i + side)
@@ -80,7 +75,7 @@ class Maker:
             for side, (word, rate) in enumerate(rates.items())
         ]
 
-    def suite(self, results: Path, records: list[Record], waiting: list[Cell] = (), study: str | None = "001") -> Path:
+    def suite(self, results, records, waiting=(), study="001"):
         """Writes records and a plan that names them and `waiting`; returns the suite's folder."""
         name = (records[0].cell if records else waiting[0]).suite
         cells = []
@@ -92,13 +87,13 @@ class Maker:
         write_plan(plan, results / name)
         return results / name
 
-    def report(self, root: Path, *records: Record) -> Path:
+    def report(self, root, *records):
         """The folder of the report on root/results, to which these records are added."""
         if records:
             self.suite(root / "results", list(records))
         return build.build(read_all(root / "results"), root / "results", root / "report").parent
 
-    def everything(self) -> tuple[list[Record], list[Cell]]:
+    def everything(self):
         """Several models, devices, precisions and batches, all statuses, stand-in data, two cells not run."""
         records = []
         axes = STEP_MODES, ("mlp", "cnn"), ("cpu", "xla_cpu"), ("fp32", "bf16_mixed"), (32, 128)
@@ -127,7 +122,7 @@ def inferring(maker, name, device="cpu", precision="fp32", rate=100.0, *, batch_
     return maker.ok(dataclasses.replace(cell, model=model), rate, data=None)
 
 
-def texts(table: Table, *first: str) -> list[dict[str, str]]:
+def texts(table, *first):
     """The rows that begin with `first`, by heading."""
     rows = [dict(zip(table.headings, (entry.text for entry in row), strict=True)) for row in table.rows]
     return [row for row in rows if tuple(row.values())[: len(first)] == first]
@@ -168,28 +163,28 @@ def served(maker, model="cnn"):
 
 
 @pytest.fixture(scope="session")
-def maker() -> Maker:
+def maker():
     return Maker()
 
 
 @pytest.fixture
-def read(tmp_path: Path, maker):
+def read(tmp_path, maker):
     return lambda records, waiting=(), **plan: read_sweep(maker.suite(tmp_path, records, waiting, **plan))
 
 
 @pytest.fixture(scope="session")
-def report(tmp_path_factory: pytest.TempPathFactory, maker: Maker) -> Path:
+def report(tmp_path_factory, maker):
     root = tmp_path_factory.mktemp("project")
     maker.suite(root / "results", *maker.everything())
     return maker.report(root)
 
 
 @pytest.fixture
-def show(browser, report: Path):
+def show(browser, report):
     """Opens a report's page anew, the sample's by default, at a fragment, with a width and a colour scheme."""
     from browsing import open_page  # selenium is not installed everywhere
 
-    def show(fragment: str = "", width: int = 1400, scheme: str = "light", folder: Path = report):
+    def show(fragment="", width=1400, scheme="light", folder=report):
         size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False}
         browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
         features = [{"name": "prefers-color-scheme", "value": scheme}]

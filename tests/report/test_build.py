@@ -23,7 +23,7 @@ from accelbench.schema.cell import Mode, Status
 from report.conftest import BAD_REASON
 
 
-def test_cells_csv_has_a_row_for_each_planned_cell_where_unknown_values_are_empty(report: Path, maker) -> None:
+def test_cells_csv_has_a_row_for_each_planned_cell_where_unknown_values_are_empty(report, maker):
     text, (records, waiting) = pd.read_csv(report / "cells.csv", dtype=str, keep_default_na=False), maker.everything()
     assert list(text["cell_id"]) == [record.cell.id for record in records] + [cell.id for cell in waiting]
     assert list(text.columns) == [*summarise(records[0]), "cell", "num_processes", EFFICIENCY]
@@ -40,7 +40,7 @@ def test_cells_csv_has_a_row_for_each_planned_cell_where_unknown_values_are_empt
     assert csv_text([row]) == "a,b,c,d\n-1.5,'-1.5,,True\n"
 
 
-def test_text_of_others_does_no_harm_in_any_file(tmp_path: Path, maker) -> None:
+def test_text_of_others_does_no_harm_in_any_file(tmp_path, maker):
     wicked = "=1+1\x1b[31m\u202e`|<b>\n@x"
     failed = maker.record(maker.cell(suite="s"), Status.failed, reason="-2 " * 10**6, error="e" * 5_000_000)
     odd = maker.record(maker.cell("cnn", suite="s"), Status.failed, reason=wicked)
@@ -56,7 +56,7 @@ def test_text_of_others_does_no_harm_in_any_file(tmp_path: Path, maker) -> None:
     assert r"=1+1\\x1b\[31m\\u202e\`\|&lt;b> @x" in (out / "report.md").read_text()
 
 
-def test_metrics_are_gains_over_the_first_cell_of_the_same_batch_and_how_the_cells_ended(tmp_path, maker) -> None:
+def test_metrics_are_gains_over_the_first_cell_of_the_same_batch_and_how_the_cells_ended(tmp_path, maker):
     speeds = {("fp32", 32): 1000, ("bf16", 32): 3000, ("fp32", 128): 9000, ("bf16", 128): 10_000}
     cells = [maker.ok(maker.cell(precision=word, batch_size=size), rate) for (word, size), rate in speeds.items()]
     cnn = [maker.ok(maker.cell("cnn", precision=word), rate) for word, rate in (("fp32", 100), ("bf16", 200))]
@@ -68,7 +68,7 @@ def test_metrics_are_gains_over_the_first_cell_of_the_same_batch_and_how_the_cel
     assert json.loads((out / "metrics.json").read_text()) == gains | outcomes
 
 
-def test_a_full_disk_leaves_the_earlier_report(tmp_path: Path, maker, monkeypatch) -> None:
+def test_a_full_disk_leaves_the_earlier_report(tmp_path, maker, monkeypatch):
     out = maker.report(tmp_path, *(maker.ok(maker.cell(batch_size=size), 1000) for size in (1, 2)))
     (out / "notes.txt").write_text("mine")
     (out / "plots/earlier.png").touch()
@@ -107,7 +107,7 @@ def test_records_that_cannot_be_read_or_are_not_shown_are_named_on_the_page_and_
     assert rows["reason"][0] == "not readable"
 
 
-def test_page_and_markdown_have_the_same_answers_and_tables_and_text_from_users_is_text(report: Path) -> None:
+def test_page_and_markdown_have_the_same_answers_and_tables_and_text_from_users_is_text(report):
     page, text = ((report / name).read_text() for name in ("index.html", "report.md"))
     for tag in ("table", "tr", "td", "th", "details", "section", "div", "script"):
         assert len(re.findall(rf"<{tag}\b", page)) == page.count(f"</{tag}>"), tag
@@ -127,7 +127,7 @@ def test_page_and_markdown_have_the_same_answers_and_tables_and_text_from_users_
     assert len(text.split()) < 480
 
 
-def test_the_plotted_file_has_what_the_template_names_and_nothing_that_ends_a_script(tmp_path: Path, maker) -> None:
+def test_the_plotted_file_has_what_the_template_names_and_nothing_that_ends_a_script(tmp_path, maker):
     cells = [maker.cell(), maker.cell(batch_size=256), maker.cell(threads=1), maker.cell("</script>&amp;")]
     cells.append(maker.cell("alone", mode=Mode.infer))
     skipped = maker.record(maker.cell("skipped", mode=Mode.infer), Status.skipped)
@@ -145,7 +145,7 @@ def test_the_plotted_file_has_what_the_template_names_and_nothing_that_ends_a_sc
     assert list((folder / "plots").iterdir()) != []  # DVC warns of an empty folder
 
 
-def test_reads_what_the_plan_names_in_its_order_and_names_the_other_records(tmp_path: Path, maker) -> None:
+def test_reads_what_the_plan_names_in_its_order_and_names_the_other_records(tmp_path, maker):
     records = [maker.ok(maker.cell(model), 10) for model in ("cnn", "mlp")]
     folder = maker.suite(tmp_path / "results", records, [maker.cell("rnn")])
     found = read(folder)
@@ -169,7 +169,7 @@ def test_reads_what_the_plan_names_in_its_order_and_names_the_other_records(tmp_
     assert list(found) == sorted(found)
 
 
-def test_a_plan_that_cannot_be_read_is_named_and_its_records_are_shown(tmp_path: Path, maker) -> None:
+def test_a_plan_that_cannot_be_read_is_named_and_its_records_are_shown(tmp_path, maker):
     records = [maker.ok(maker.cell(epochs=epochs), 10) for epochs in (1, 2, 4)]
     path = maker.suite(tmp_path / "results", records) / "plan.json"
     values = json.loads(path.read_text())
@@ -185,7 +185,7 @@ def test_a_plan_that_cannot_be_read_is_named_and_its_records_are_shown(tmp_path:
         assert ": the cells of all its records are shown" in note
 
 
-def test_a_folder_in_which_nothing_can_be_read_costs_only_itself(tmp_path: Path, maker) -> None:
+def test_a_folder_in_which_nothing_can_be_read_costs_only_itself(tmp_path, maker):
     with pytest.raises(UserError, match="no sweep there.*run one first"):
         read_all(tmp_path)
     results = tmp_path / "results"
@@ -200,7 +200,7 @@ def test_a_folder_in_which_nothing_can_be_read_costs_only_itself(tmp_path: Path,
         read_all(results / "bad")
 
 
-def test_a_suite_has_the_figures_that_it_has_among_all_suites_and_older_code_is_named(tmp_path, maker) -> None:
+def test_a_suite_has_the_figures_that_it_has_among_all_suites_and_older_code_is_named(tmp_path, maker):
     results = tmp_path / "results"
     first = maker.ok(maker.cell(), 100)
     maker.suite(results, [first])

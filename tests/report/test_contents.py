@@ -17,7 +17,7 @@ from accelbench.schema.measurement import Work
 from report.conftest import MNIST, served, texts, working
 
 
-def test_a_cell_is_a_row_of_cells_csv_however_many_processes_it_has(read, maker) -> None:
+def test_a_cell_is_a_row_of_cells_csv_however_many_processes_it_has(read, maker):
     ok = [maker.ok(maker.cell(repeat=i), 1, data=maker.stand_in) for i in range(3)]
     failed = maker.record(maker.cell(repeat=3), Status.failed, reason="now and then")
     skipped = [maker.record(maker.cell(device="gpu", repeat=i), Status.skipped, reason="no GPU") for i in range(2)]
@@ -35,7 +35,7 @@ def test_a_cell_is_a_row_of_cells_csv_however_many_processes_it_has(read, maker)
     assert (page.stand_ins, page.when, "- \n" in build.markdown(page, "")) == ({}, None, False)
 
 
-def test_each_machine_is_counted_and_named_with_its_processes(read, maker) -> None:
+def test_each_machine_is_counted_and_named_with_its_processes(read, maker):
     records = [maker.ok(maker.cell(batch_size=size), 1) for size in (1, 2, 4)]
     newer = records[1].environment["machine"] | {"platform": "Linux-9.9"}  # of Python alone: no other machine
     records[1] = dataclasses.replace(records[1], environment=records[1].environment | {"machine": newer})
@@ -50,7 +50,7 @@ def test_each_machine_is_counted_and_named_with_its_processes(read, maker) -> No
     assert "differ" not in str(compose([read([records[0], keras])]).environments)
 
 
-def test_cells_are_grouped_by_reason(read, maker) -> None:
+def test_cells_are_grouped_by_reason(read, maker):
     skipped = [maker.record(maker.cell(batch_size=2**i), Status.skipped, reason="no GPU") for i in range(6)]
     failed = maker.record(maker.cell("cnn"), Status.failed, reason="raised")
     beside = maker.record(maker.cell("lstm", repeat=1), Status.failed, reason="now and then")  # of a cell that is ok
@@ -82,7 +82,7 @@ def jobs(maker, num):
     return records
 
 
-def test_its_title_says_what_was_found_and_the_line_below_how_sure_that_is(read, tmp_path, maker) -> None:
+def test_its_title_says_what_was_found_and_the_line_below_how_sure_that_is(read, tmp_path, maker):
     def first_texts(records):
         page = build.html(compose([read(records)]), tmp_path)
         title, about = re.search(r"<h1>(.*?)</h1>.*?<p class=\"about\">(.*?)</p>", page, re.DOTALL).groups()
@@ -108,7 +108,7 @@ def test_its_title_says_what_was_found_and_the_line_below_how_sure_that_is(read,
     )
 
 
-def test_a_row_has_each_setting_with_its_figures_and_how_to_measure_it_again(read, maker) -> None:
+def test_a_row_has_each_setting_with_its_figures_and_how_to_measure_it_again(read, maker):
     gpu = maker.ok(maker.cell(device="gpu", options=Options(compile=True)), 5000)
     keras = maker.ok(maker.cell(engine=Engine.keras, keras=KerasSettings()), 80, warnings=["the loader waited"])
     page = compose([read([*rated(maker, fp32=100, bf16=200), gpu, keras])])
@@ -127,7 +127,7 @@ def test_a_row_has_each_setting_with_its_figures_and_how_to_measure_it_again(rea
     assert re.match(r"1\.\d\d to 2\.\d\d$", second["within"])
 
 
-def test_tiles_and_questions_have_their_figures_and_the_bar_has_all_cells(read, maker) -> None:
+def test_tiles_and_questions_have_their_figures_and_the_bar_has_all_cells(read, maker):
     records = rated(maker, fp32=100, bf16=300) + rated(maker, "cnn", fp32=100, bf16=50)
     skipped = [maker.record(maker.cell(device=word), Status.skipped, reason=NO_GPU) for word in ("gpu", "tpu")]
     page = compose([read([*records, *skipped, maker.record(maker.cell("rnn"), Status.failed, reason="no")])])
@@ -151,7 +151,7 @@ def asked(sweep):
     return {question.title: question for question in compose([sweep]).questions}
 
 
-def test_the_limit_and_the_phases_have_a_line_for_each_job(read, maker) -> None:
+def test_the_limit_and_the_phases_have_a_line_for_each_job(read, maker):
     assert asked(read([maker.ok(maker.cell(), 100)])) == {}
     records = [working(maker, "mlp"), working(maker, "cnn", work=Work(flops=10**12, bytes=10**6, num_operators=9))]
     found = asked(read(records))
@@ -163,7 +163,7 @@ def test_the_limit_and_the_phases_have_a_line_for_each_job(read, maker) -> None:
     assert time.lines[0].probe["forward"] == pytest.approx(60)
 
 
-def test_requests_have_a_section_for_each_workload_with_the_probes_of_each_setting(read, maker) -> None:
+def test_requests_have_a_section_for_each_workload_with_the_probes_of_each_setting(read, maker):
     question = asked(read(served(maker)))["How many requests per second?"]
     assert question.sentence.startswith("PyTorch fp32, batches of at most 8: ")
     assert re.search(r": 200 to 2[0-4]\d requests/s with p99 at most 50 ms \(sure\)", question.sentence)
@@ -180,7 +180,7 @@ def test_requests_have_a_section_for_each_workload_with_the_probes_of_each_setti
 
 
 @pytest.mark.parametrize("width", [80, 90, 112])
-def test_a_table_of_prices_breaks_no_word_and_is_no_wider_than_the_terminal(width) -> None:
+def test_a_table_of_prices_breaks_no_word_and_is_no_wider_than_the_terminal(width):
     headings = ["best by", "with", "samples/s", "± (%)", "p50 (ms)", "cost of a million", "bound by", "doubts"]
     texts = ["throughput, money", "cpu fp32 b8"], ["latency, energy", "cpu bf16 b128, pytorch"]
     rows = [[*map(text_of, own), *map(number, (2740, 48, 452, 313)), text_of("compute"), number(2)] for own in texts]

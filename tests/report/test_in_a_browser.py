@@ -9,8 +9,6 @@ import axe_core_python
 import pytest
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
-from selenium.webdriver.remote.webdriver import WebDriver
-from selenium.webdriver.remote.webelement import WebElement
 from selenium.webdriver.support.wait import WebDriverWait
 
 from accelbench.presentation import significant
@@ -27,7 +25,7 @@ WICKED = "<img src=x onerror=document.title=1></script>&amp;"
 AXE = Path(axe_core_python.__file__).with_name("axe.min.js")
 
 
-def column(browser: WebDriver, heading: str) -> list[str]:
+def column(browser, heading):
     return browser.execute_script(
         """const table = document.getElementById("every");
         const column = [...table.tHead.rows[0].cells].findIndex(head => head.textContent === arguments[0]);
@@ -36,13 +34,13 @@ def column(browser: WebDriver, heading: str) -> list[str]:
     )
 
 
-def marks(browser: WebDriver, charts: str = "[data-folder]") -> list[str]:
+def marks(browser, charts="[data-folder]"):
     """The names of the cells that the charts show: those of the suites, or of a question."""
     found = "return [...document.querySelectorAll(`${arguments[0]} .mark`)].map(mark => mark.cell.label)"
     return browser.execute_script(found, charts)
 
 
-def choose(browser: WebDriver, name: str, value: str) -> None:
+def choose(browser, name, value):
     """Ticks a filter's value, as a user does: opens the list and clicks the label."""
     box = browser.find_element(By.CSS_SELECTOR, f"#choices input[name='{name}'][value='{value}']")
     details = box.find_element(By.XPATH, "ancestor::details")
@@ -52,23 +50,23 @@ def choose(browser: WebDriver, name: str, value: str) -> None:
     box.send_keys(Keys.ESCAPE)
 
 
-def text(browser: WebDriver, place: str) -> str:
+def text(browser, place):
     return browser.find_element(By.ID, place).text
 
 
-def select(browser: WebDriver, words: str) -> list[WebElement]:
+def select(browser, words):
     return browser.find_elements(By.CSS_SELECTOR, words)
 
 
-def button(browser: WebDriver, place: str, word: str) -> WebElement:
+def button(browser, place, word):
     return browser.find_element(By.XPATH, f"//*[@id='{place}']//button[.='{word}']")
 
 
-def press(browser: WebDriver, key: str) -> None:
+def press(browser, key):
     browser.switch_to.active_element.send_keys(key)
 
 
-def test_the_table_says_what_cells_csv_says_and_nothing_is_logged_or_asked_of_a_network(show, report: Path) -> None:
+def test_the_table_says_what_cells_csv_says_and_nothing_is_logged_or_asked_of_a_network(show, report):
     browser = show(f"#columns=all&{ALSO}")
     assert browser.get_log("browser") == []
     asked = asked_for(browser)
@@ -89,7 +87,7 @@ def test_the_table_says_what_cells_csv_says_and_nothing_is_logged_or_asked_of_a_
     assert "peak device (MB)" not in browser.find_element(By.ID, "every").text  # nobody fills it
 
 
-def test_filters_apply_to_charts_and_table_at_once_and_stand_in_the_address(show) -> None:
+def test_filters_apply_to_charts_and_table_at_once_and_stand_in_the_address(show):
     browser = show("#as=bars&columns=all")
     choose(browser, "device", "xla_cpu")
     choose(browser, "precision", "fp32")
@@ -111,7 +109,7 @@ def test_filters_apply_to_charts_and_table_at_once_and_stand_in_the_address(show
     assert (text(browser, "shown"), browser.get_log("browser")) == ("0 of 44 cells", [])
 
 
-def test_a_cell_tells_its_figures_and_has_a_card(show) -> None:
+def test_a_cell_tells_its_figures_and_has_a_card(show):
     browser = show("#model=mlp&mode=train&device=cpu&protocol=window&as=bars")
     (focusable,) = select(browser, "[data-folder] .mark[tabindex='0']")
     first, second = marks(browser)[:2]
@@ -136,7 +134,7 @@ def test_a_cell_tells_its_figures_and_has_a_card(show) -> None:
 
 
 @pytest.fixture(scope="module")
-def two_suites(tmp_path_factory: pytest.TempPathFactory, maker) -> Path:
+def two_suites(tmp_path_factory, maker):
     """A report on two suites with tables of the same titles, two engines, and a network with a wicked name."""
     folder = tmp_path_factory.mktemp("two")
     for suite in ("one", "other"):
@@ -150,7 +148,7 @@ def two_suites(tmp_path_factory: pytest.TempPathFactory, maker) -> Path:
 
 
 @pytest.mark.parametrize(("scheme", "width"), [slow("light", 1100), ("dark", 420)])
-def test_nothing_hinders_readers_with_other_eyes_or_hands(show, two_suites: Path, scheme: str, width: int) -> None:
+def test_nothing_hinders_readers_with_other_eyes_or_hands(show, two_suites, scheme, width):
     """Axe's rules: contrast, names, roles, order; and no page is wider than its window, or light where it is dark."""
     browser = show("#model=mlp&as=bars", width, scheme, two_suites)
     colour = browser.execute_script("return getComputedStyle(document.body).backgroundColor")
@@ -174,7 +172,7 @@ def test_nothing_hinders_readers_with_other_eyes_or_hands(show, two_suites: Path
     assert [(each["id"], [node["target"] for node in each["nodes"]][:3]) for each in found["violations"]] == []
 
 
-def test_names_of_networks_are_only_text_and_no_script_but_the_pages_own_runs(show, two_suites: Path) -> None:
+def test_names_of_networks_are_only_text_and_no_script_but_the_pages_own_runs(show, two_suites):
     browser = show("#as=bars&columns=all&cell=", folder=two_suites)
     choose(browser, "model", WICKED)
     assert set(column(browser, "model")) == {WICKED}
@@ -195,7 +193,7 @@ def test_names_of_networks_are_only_text_and_no_script_but_the_pages_own_runs(sh
     )
     logged: list[str] = []
 
-    def both_are_refused(opened: WebDriver) -> bool:
+    def both_are_refused(opened):
         logged.extend(entry["message"] for entry in opened.get_log("browser"))
         return sum("Content Security Policy" in message for message in logged) == 2
 
@@ -203,11 +201,11 @@ def test_names_of_networks_are_only_text_and_no_script_but_the_pages_own_runs(sh
     assert browser.title == TITLE
 
 
-def pick(browser: WebDriver, label: str) -> None:
+def pick(browser, label):
     browser.find_element(By.CSS_SELECTOR, f"#every [aria-label='compare {label}']").send_keys(Keys.SPACE)
 
 
-def test_two_ticked_cells_have_both_speeds_the_ratio_and_the_command_that_measures_both(show, tmp_path, maker) -> None:
+def test_two_ticked_cells_have_both_speeds_the_ratio_and_the_command_that_measures_both(show, tmp_path, maker):
     """Of two interleaved precisions, a third one of another day, and another batch."""
     others = maker.at(maker.ok(maker.cell(precision="fp16"), 105), 50), maker.ok(maker.cell(batch_size=32), 50)
     pair = maker.report(tmp_path, *maker.interleaved({"fp32": 100, "bf16": 180}, growth=0.01), *others)
@@ -238,7 +236,7 @@ def test_two_ticked_cells_have_both_speeds_the_ratio_and_the_command_that_measur
     assert browser.get_log("browser") == []
 
 
-def test_keys_and_clicks_select_a_job_or_one_of_its_settings_and_the_address_keeps_it(show, tmp_path, maker) -> None:
+def test_keys_and_clicks_select_a_job_or_one_of_its_settings_and_the_address_keeps_it(show, tmp_path, maker):
     page = maker.report(tmp_path, *jobs(maker, 3))
     browser = show(folder=page)
     assert [row.text.split()[0] for row in select(browser, "#picture .job")] == ["net2", "net1", "net0"]
@@ -261,7 +259,7 @@ def test_keys_and_clicks_select_a_job_or_one_of_its_settings_and_the_address_kee
     assert browser.get_log("browser") == []
 
 
-def test_counts_lead_to_lists_and_many_jobs_are_behind_a_button_or_in_a_table(show, tmp_path, maker) -> None:
+def test_counts_lead_to_lists_and_many_jobs_are_behind_a_button_or_in_a_table(show, tmp_path, maker):
     skipped = maker.record(maker.cell(device="gpu"), Status.skipped, reason=NO_GPU)
     browser = show("#which-precision", folder=maker.report(tmp_path, *jobs(maker, 16), skipped))
     assert browser.switch_to.active_element.get_attribute("id") == "which-precision"
