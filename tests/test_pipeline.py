@@ -17,7 +17,6 @@ from accelbench.errors import UserError
 from accelbench.isolation.hosts import Hosts
 from accelbench.schema.cell import Status
 from fakes import make_project, write_sweep
-from report.conftest import Maker
 from sinks import samples
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -105,46 +104,40 @@ def test_a_failed_cell_is_named_and_is_the_exit_status_but_no_experiment_is_lost
 
 
 @pytest.fixture
-def linked(tmp_path, monkeypatch):
-    """A project with records, in which links may be made to a folder beside it, which stays empty."""
-    root, maker = make_project(tmp_path / "project"), Maker()
-    maker.suite(root / "results", [maker.ok(maker.cell(suite="mnist_networks"), 1000)])
-    (tmp_path / "private").mkdir()
-    monkeypatch.chdir(root)
+def link(project, tmp_path_factory):
+    """Makes a link in the project to a folder elsewhere, which stays empty."""
+    private = tmp_path_factory.mktemp("private")
 
-    def link(place, target=tmp_path / "private"):
-        (root / place).parent.mkdir(exist_ok=True)
-        (root / place).symlink_to(target, target_is_directory=True)
+    def link(place, target=private):
+        (project / place).parent.mkdir(exist_ok=True)
+        (project / place).symlink_to(target, target_is_directory=True)
 
-    yield root, link
-    assert {path.name for path in tmp_path.iterdir()} == {"project", "private"}
-    assert list((tmp_path / "private").iterdir()) == []
+    yield link
+    assert list(private.iterdir()) == []
 
 
-def test_a_report_is_not_written_through_a_link(linked, capsys):
-    root, link = linked
+def test_a_report_is_not_written_through_a_link(project, link, capsys):
     for place, target in (("report/plots", {}), ("report", {}), ("report", {"target": "report"})):
         link(place, **target)
-        assert main(["report"]) == stages.main(["build_report"]) == 2
+        assert main(["report", "results"]) == stages.main(["build_report"]) == 2
         assert capsys.readouterr().err.count(f"{place}: is a link to") == 2
-        (root / place).unlink()
+        (project / place).unlink()
         if place == "report/plots":
-            (root / "report").rmdir()
-    os.renames(root / "results/mnist_networks", root / "runs/nets")
+            (project / "report").rmdir()
+    os.renames(project / "results/nets", project / "runs/nets")
     link("runs/nets/report")
     assert main(["report", "runs/nets"]) == 2
     assert "runs/nets/report: is a link to" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("place", ["results", "results/mnist_networks", "confirmed"])
+@pytest.mark.parametrize("place", ["results", "results/nets", "confirmed"])
 @pytest.mark.fault
-def test_records_of_a_suite_and_its_answers_are_not_written_through_a_link(linked, place):
-    root, link = linked
+def test_records_of_a_suite_and_its_answers_are_not_written_through_a_link(project, link, place):
     if place != "confirmed":
-        os.renames(root / "results", root / "earlier")
+        os.renames(project / "results", project / "earlier")
     link(place)
-    tiny = "{data: mnist, quick: ['mode=infer']}"
-    (root / "params.yaml").write_text(f"confirm_s: 60\nsuites: {{mnist_networks: {tiny}}}")
-    (suite,), console = pipeline.suites(root), Console(quiet=True)
+    make_project(project)
+    (project / "params.yaml").write_text("confirm_s: 60\nsuites: {nets: {data: mnist, quick: ['mode=infer']}}")
+    (suite,), console = pipeline.suites(project), Console(quiet=True)
     with Hosts() as hosts, pytest.raises(UserError, match=rf"{place}.*: is a link to"):
-        pipeline.confirm_best(root, console, hosts) if place == "confirmed" else suite.measure(console, hosts)
+        pipeline.confirm_best(project, console, hosts) if place == "confirmed" else suite.measure(console, hosts)
