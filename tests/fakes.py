@@ -134,20 +134,24 @@ def make_trained(seconds: float | None, epochs: int = 5, most: int = 10, compile
     return make_record(cell, measurement=make_measurement(blocks=[], latency_s=[], target=trained), **own)
 
 
-def write_plan_of(folder: Path, records, suite: str = "nets") -> None:
+def write_plan_of(folder: Path, records, suite: str = "nets", waiting=(), study: str | None = "001") -> None:
     from accelbench.schema.plan_file import PlanFile, WantedCell, write_plan
 
-    wanted = [WantedCell(each.cell, each.name, each.label) for each in records]
-    write_plan(PlanFile(suite=suite, title="Networks", study="001", profile="quick", cells=wanted), folder)
+    cells = []
+    for each in records:
+        words = f"model={each.cell.model.name} precision={each.cell.precision}"
+        cells.append(WantedCell(each.cell, each.name, each.label, words=words))
+    cells += [WantedCell(cell, f"{cell.id}-{'9' * 8}", cell.label) for cell in waiting]
+    write_plan(PlanFile(suite=suite, title="Networks", study=study, profile="quick", cells=cells), folder)
 
 
-def write_sweep(folder: Path, *records, suite: str = "nets") -> Path:
-    """Writes these records, and a plan of them, as a sweep leaves them in `folder`; returns it."""
+def write_sweep(folder: Path, *records, **plan) -> Path:
+    """Writes records and a plan of them and of `waiting` cells, as a sweep leaves them in `folder`; returns it."""
     from accelbench.schema import record
 
     for each in records:
         record.write(each, folder)
-    write_plan_of(folder, records, suite)
+    write_plan_of(folder, records, **plan)
     return folder
 
 

@@ -6,7 +6,6 @@ import pytest
 from accelbench.report import build
 from accelbench.report.read import read as read_sweep
 from accelbench.report.read import read_all
-from accelbench.schema import record
 from accelbench.schema.cell import (
     STEP_MODES,
     UNEXPECTED,
@@ -22,9 +21,8 @@ from accelbench.schema.cell import (
     Verdict,
 )
 from accelbench.schema.measurement import Block, Breakdown, Data, Epoch, Evaluation, Quantile, SystemSeries, Work
-from accelbench.schema.plan_file import PlanFile, WantedCell, write_plan
 from accelbench.schema.serialize import plain
-from fakes import make_ceilings, make_cell, make_measurement, make_record, make_serving
+from fakes import make_ceilings, make_cell, make_measurement, make_record, make_serving, write_sweep
 
 MNIST = Data(name="mnist", digest="d" * 64, source="the original files", stand_in=False)
 STAND_IN = Data(name="mnist", digest="e" * 64, source="a drawn digit for each class", stand_in=True)
@@ -78,14 +76,7 @@ class Maker:
     def suite(self, results, records, waiting=(), study="001"):
         """Writes records and a plan that names them and `waiting`; returns the suite's folder."""
         name = (records[0].cell if records else waiting[0]).suite
-        cells = []
-        for each in records:
-            words = f"model={each.cell.model.name} precision={each.cell.precision}"
-            cells.append(WantedCell(each.cell, record.write(each, results / name).stem, each.label, words=words))
-        cells += [WantedCell(cell, f"{cell.id}-{'9' * 8}", cell.label) for cell in waiting]
-        plan = PlanFile(suite=name, title="Five networks on MNIST", study=study, profile="quick", cells=cells)
-        write_plan(plan, results / name)
-        return results / name
+        return write_sweep(results / name, *records, suite=name, waiting=waiting, study=study)
 
     def report(self, root, *records):
         """The folder of the report on root/results, to which these records are added."""

@@ -149,7 +149,7 @@ def test_reads_what_the_plan_names_in_its_order_and_names_the_other_records(tmp_
     records = [maker.ok(maker.cell(model), 10) for model in ("cnn", "mlp")]
     folder = maker.suite(tmp_path / "results", records, [maker.cell("rnn")])
     found = read(folder)
-    assert (found.suite, found.title, found.study, found.notes) == ("nets", "Five networks on MNIST", "001", [])
+    assert (found.suite, found.title, found.study, found.notes) == ("nets", "Networks", "001", [])
     outcomes = [(cell.cell.model.name, cell.outcome) for cell in found.cells]
     assert outcomes == [("cnn", "ok"), ("mlp", "ok"), ("rnn", "not run yet")]
     assert (found.cells[2].row["model"], found.cells[2].row["samples_per_s"]) == ("rnn", None)
