@@ -74,13 +74,20 @@ class Step(Protocol):
     If batches differ in size, the step also has a method `samples_of_last(num_steps)`.
     """
 
-    def fetch(self) -> Any: ...  # returns the next batch, in host memory
+    # Returns the next batch, in host memory.
+    def fetch(self) -> Any: ...
+
     # Copies a batch to the device; may return before the copy is finished.
     def copy_in(self, batch: Any) -> Any: ...
-    def compute(self, batch: Any) -> Any: ...  # launches the computation; may return before it is finished
+
+    # Launches the computation; may return before it is finished.
+    def compute(self, batch: Any) -> Any: ...
+
     # Copies the result to the host; returns when the copy is finished.
     def copy_out(self, result: Any) -> None: ...
-    def num_samples(self, batch: Any) -> int: ...  # samples of the whole batch, over all processes
+
+    # Samples of the whole batch, over all processes.
+    def num_samples(self, batch: Any) -> int: ...
 
 
 class Stamps(Protocol):
@@ -89,9 +96,12 @@ class Stamps(Protocol):
     # Whether the device records a step and runs it as a whole, so that its phases can't be separated.
     fused: bool
 
-    def wait(self) -> None: ...  # returns when the device has finished everything that was launched
+    # Returns when the device has finished everything that was launched.
+    def wait(self) -> None: ...
+
     # Returns a stamp; the device reaches it after everything that was launched before.
     def stamp(self) -> Any: ...
+
     # Seconds between two stamps that the device has reached.
     def between(self, start: Any, end: Any) -> float: ...
 
