@@ -36,25 +36,22 @@ def with_another(whole, path, value=None):
     return dataclasses.replace(whole, **{name: changed})
 
 
+# The protocols whose cells differ in these settings; all cells differ in the others.
+USED = {"suite": (), "timeout_s": (), "window": {Protocol.window}, "server": SERVING, "target": {Protocol.target}}
+USED |= {"warmup": {Protocol.steps}, "steps": {Protocol.steps}, "budget_s": {*SERVING, Protocol.window, Protocol.steps}}
+
+
 @pytest.mark.parametrize("path", PATHS)
-def test_every_setting_is_kept_and_changes_the_id_but_the_suite_and_the_time_limit(path):
-    of_group = {"server": {"protocol": Protocol.server}, "target": {"protocol": Protocol.target}}
-    of_group["generate"] = {"mode": "generate"}
-    cell = dataclasses.replace(CELL, **of_group.get(path.partition(".")[0], {}))
-    changed = with_another(cell, path, OTHER.get(path))
-    assert changed != cell
-    assert (changed.id == cell.id) == (path in ("suite", "timeout_s", "warmup", "steps"))
+def test_every_setting_is_kept_and_changes_the_id_of_the_cells_that_use_it(path):
+    group = path.partition(".")[0]
+    for protocol in Protocol:
+        cell = dataclasses.replace(CELL, protocol=protocol, mode="generate" if group == "generate" else CELL.mode)
+        changed = with_another(cell, path, OTHER.get(path))
+        assert changed != cell
+        assert (changed.id != cell.id) == (protocol in USED.get(group, Protocol))
     read = load(Cell, json.loads(json.dumps(plain(changed))))
     assert (read, read.id) == (changed, changed.id)
     assert isinstance(read.device, type(make_cell().device))
-
-
-@pytest.mark.parametrize("path", [path for path in PATHS if path.startswith(("window.", "server.", "target."))])
-def test_the_bounds_of_a_protocol_are_part_of_the_id_of_its_cells_only(path):
-    using = {"window": {Protocol.window}, "server": SERVING, "target": {Protocol.target}}[path.partition(".")[0]]
-    for protocol in Protocol:
-        cell = make_cell(protocol=protocol)
-        assert (with_another(cell, path, OTHER.get(path)).id == cell.id) == (protocol not in using)
 
 
 LABEL = "mlp-cpu-fp32-b32-infer"

@@ -129,21 +129,13 @@ def test_short_runs_pass_no_lower_percentile_by_their_clusters(percentile, num):
     assert max(wrong, too_low) <= at_most(0.06, 200)
 
 
-def test_bounds_hold_the_percentile():
-    runs, held = 50, 0
-    for run in simulated("M/D/1 0.5", 10_000, runs):
-        value, low, high = Run(*run).bounds(99)
-        assert low <= value <= high
-        held += low <= QUEUES["M/D/1 0.5"][1] * 1e9 <= high
-    assert runs - held <= at_most(0.02, runs)
-
-
 @pytest.mark.parametrize(("queue", "num", "runs"), FAST)
 def test_the_verdict_on_a_limit_follows_from_the_bounds_of_the_percentile(queue, num, runs):
     for i, (due, done) in enumerate(simulated(queue, num, runs // 4)):
         limit_ns = round((0.6 + 0.01 * i) * QUEUES[queue][1] * 1e9)
         word, _ = judged(due, done, limit_ns, 99)
-        _, low, high = Run(due, done).bounds(99, limit_ns)
+        value, low, high = Run(due, done).bounds(99, limit_ns)
+        assert (low or 0) <= value <= (high or math.inf)
         assert (word == Verdict.fails) == (low is not None and low > limit_ns)
         assert (word == Verdict.passes) == (high is not None and high <= limit_ns)
 
@@ -213,14 +205,9 @@ def test_probes_that_contradict_each_other_widen_the_interval():
 @pytest.mark.parametrize(
     ("verdicts", "bounds"),
     [
-        ([(412, P), (431, F)], (412, 431)),
-        ([(400, P), (412, P), (431, F)], (400, 431)),
         ([(412, P), (412, P), (431, F)], (412, 431)),
         ([(300, P), (412, P), (412, F)], (300, 412)),
-        ([(412, P), (500, U)], (412, None)),
-        ([(10, F), (500, P)], (None, None)),
         ([(300, F), (412, P), (412, F)], (None, None)),
-        ([(1431, F), (412, U)], (None, 1431)),
     ],
 )
 def test_far_from_the_limit_single_probes_give_the_bounds_and_limit_those_of_others(verdicts, bounds):
