@@ -1,11 +1,11 @@
-import pytest
-
 from accelbench.answers.cells import Process, cells_of
 from accelbench.answers.jobs import jobs
 from accelbench.schema.cell import Status
 from accelbench.schema.measurement import Block
 from fakes import make_cell, make_measurement, make_record
-from report.conftest import maker  # noqa: F401
+from report.conftest import Maker
+
+maker = Maker()
 
 
 def process(rate=100.0, at=0, status=Status.ok, environment=None, data=None, **changes):
@@ -23,11 +23,9 @@ def process(rate=100.0, at=0, status=Status.ok, environment=None, data=None, **c
     return Process.of(record)
 
 
-@pytest.fixture(scope="session")
-def cells():
-    return lambda records: cells_of(map(Process.of, records))
+def cells(records):
+    return cells_of(map(Process.of, records))
 
 
-@pytest.fixture(scope="session")
-def answered(cells):
-    return lambda records: jobs(cells(records))
+def answered(records):
+    return jobs(cells(records))

@@ -12,16 +12,14 @@ from accelbench.answers.comparison import RecordSet, Terms, answer, compared, fi
 from accelbench.errors import UserError
 from accelbench.schema import record
 from accelbench.schema.cell import Engine, KerasSettings, Mode, ModelSpec, Precision, Status
-from accelbench.schema.measurement import Data
 from answers.conftest import process
 from fakes import make_cell, make_record, write_plan_of
+from report.conftest import MNIST, STAND_IN
 
 MACHINE = {"cpu_name": "AMD EPYC", "num_threads": 2}
 HERE = {"machine": MACHINE, "versions": {"torch": "2.9.0"}, "variables": {}, "code": "c" * 64}
 THERE = {**HERE, "machine": {**MACHINE, "cpu_name": "Intel"}, "code": "d" * 64}
 SPREAD = (0.99, 1.0, 1.01, 0.995, 1.005)
-DIGITS = Data(name="mnist", digest="1" * 64, source="digits", stand_in=True)
-REAL = Data(name="mnist", digest="2" * 64, source="MNIST", stand_in=False)
 
 
 def processes(speed=1000.0, num=5, environment=HERE, **changes):
@@ -96,13 +94,13 @@ def test_sides_of_several_machines_or_with_common_records_are_refused():
 @pytest.mark.parametrize(
     ("other", "named"),
     [
-        ({"data": REAL}, "mnist (a stand-in) 11111111 | mnist 22222222"),
-        ({"data": DIGITS, "mode": Mode.train}, "mode: infer | train"),
-        ({"data": DIGITS, "model": replace(make_cell().model, name="cnn")}, "model.name: mlp | cnn"),
+        ({"data": MNIST}, "mnist (a stand-in) eeeeeeee | mnist dddddddd"),
+        ({"data": STAND_IN, "mode": Mode.train}, "mode: infer | train"),
+        ({"data": STAND_IN, "model": replace(make_cell().model, name="cnn")}, "model.name: mlp | cnn"),
     ],
 )
 def test_what_is_not_the_same_thing_is_refused_unless_it_was_asked_for(other, named):
-    sides = (records(data=DIGITS), records(**other))
+    sides = (records(data=STAND_IN), records(**other))
     with pytest.raises(UserError, match="did not measure the same thing: .*; add --anyway to compare them") as raised:
         answered(*sides)
     assert named in str(raised.value)
@@ -233,13 +231,6 @@ def test_of_several_versions_of_the_code_those_of_the_last_one_count(put):
         records = find(name)
         assert repeats(records) == [2, 3]
         assert records.notes == ["2 processes left out because of older code, weights, data or packages"]
-
-
-def test_a_process_that_was_killed_before_it_read_data_is_one_of_its_cell(put):
-    for repeat, data in enumerate((DIGITS, DIGITS, None)):
-        put(repeat, status=Status.ok if data else Status.killed, data=data)
-    records = find("nets")
-    assert (repeats(records), records.notes) == ([0, 1, 2], [])
 
 
 def test_records_that_are_not_readable_are_named(put):

@@ -27,6 +27,7 @@ from accelbench.schema.cell import Mode
 from accelbench.schema.measurement import Block
 from accelbench.sinks.mlflow_fields import ALONE, NOTE, of_cells
 from accelbench.sweep import terminal
+from answers.conftest import maker
 from report.conftest import ENVIRONMENT
 
 NUMBER = r"[\d,]+(?:\.\d+)?(?:e[+-]\d+)?"
@@ -52,13 +53,12 @@ class Drawn:
     rate: float
     scatter: list[float]
     num_blocks: int = 8
-    has_latency: bool = True
     is_disturbed: bool = False
 
 
 RATES = [100.0, 100.0, 101.0, 118.0, 130.0, 170.0, 640.0]
 FIELDS = {"precision": ["fp32", "bf16", "fp16"], "batch_size": [8, 32], "place": [0, 1, 2], "rate": RATES}
-FIELDS |= {"num_blocks": [1, 2, 8, 8, 8], "has_latency": [True, False], "is_disturbed": [True, *[False] * 4]}
+FIELDS |= {"num_blocks": [1, 2, 8, 8, 8], "is_disturbed": [True, *[False] * 4]}
 DRAWN = {name: st.sampled_from(values) for name, values in FIELDS.items()}
 DRAWN["scatter"] = st.lists(st.sampled_from([1.0, 1.0, 1.01, 0.98, 1.2]), min_size=1, max_size=12)
 CELLS = st.lists(
@@ -69,7 +69,7 @@ CELLS = st.lists(
 )
 
 
-def record_of(maker, drawn, repeat, minute):
+def record_of(drawn, repeat, minute):
     rate = drawn.rate * drawn.scatter[repeat % len(drawn.scatter)]
     cell = maker.cell("cnn", precision=drawn.precision, batch_size=drawn.batch_size, mode=Mode.infer, repeat=repeat)
     step_s = cell.batch_size / rate
@@ -77,23 +77,22 @@ def record_of(maker, drawn, repeat, minute):
         Block(num_steps=10, num_samples=10 * cell.batch_size, seconds=10 * step_s * (1 + 0.01 * (i % 3 - 1)))
         for i in range(drawn.num_blocks)
     ]
-    steps = [step_s * (1 + i / 1000) for i in range(70)] if drawn.has_latency else []
-    done = maker.ok(cell, rate, blocks=blocks, latency_s=steps)
+    done = maker.ok(cell, rate, blocks=blocks, latency_s=[])
     done = maker.beside_others(done) if drawn.is_disturbed else done
     identity = serialize.digest([cell.id, drawn.place])
     started_at = f"2026-11-20T{10 + minute // 60}:{minute % 60:02}:00+00:00"
     return dataclasses.replace(done, identity=identity, started_at=started_at, environment=PLACES[drawn.place])
 
 
-def write(maker, root, found, is_interleaved=True, is_confirmed=False):
+def write(root, found, is_interleaved=True, is_confirmed=False):
     """The records of a suite, with a plan, and of the processes that confirm its answers."""
     order = [(i, each) for i in range(12) for each in found if i < len(each.scatter)]
     order = order if is_interleaved else sorted(order, key=lambda pair: found.index(pair[1]))
-    planned = [record_of(maker, each, i, minute) for minute, (i, each) in enumerate(order)]
+    planned = [record_of(each, i, minute) for minute, (i, each) in enumerate(order)]
     maker.suite(root / "results", planned)
     confirmed = [(i, each) for i in range(5) for each in found if is_confirmed and each.place == 0]
     if confirmed:
-        later = [record_of(maker, each, i, 120 + minute) for minute, (i, each) in enumerate(confirmed)]
+        later = [record_of(each, i, 120 + minute) for minute, (i, each) in enumerate(confirmed)]
         maker.suite(root / "confirmed", later)
     return planned
 
@@ -204,8 +203,8 @@ def of_mlflow(said, cells) -> None:
             assert run.tags["word"] in (REFERENCE, ALONE, by_key[key].outcome)
 
 
-def examined(maker, root, found, is_interleaved=True, is_confirmed=False) -> Said:
-    records = write(maker, root, found, is_interleaved, is_confirmed)
+def examined(root, found, is_interleaved=True, is_confirmed=False) -> Said:
+    records = write(root, found, is_interleaved, is_confirmed)
     sweeps = read.read_all(root / "results")
     cells = [cell for sweep in sweeps for cell in sweep.cells]
     said = Said(cells)
@@ -234,11 +233,11 @@ def examined(maker, root, found, is_interleaved=True, is_confirmed=False) -> Sai
     return said
 
 
-def test_no_two_surfaces_disagree(tmp_path, monkeypatch, capsys, maker) -> None:
+def test_no_two_surfaces_disagree(tmp_path, monkeypatch, capsys) -> None:
     monkeypatch.chdir(tmp_path)
     rates = {("fp32", 32): 100.0, ("bf16", 32): 170.0, ("fp16", 32): 101.0, ("bf16", 8): 118.0, ("fp32", 8): 640.0}
     found = [Drawn(word, size, 0, rate, [1.0, 1.1]) for (word, size), rate in rates.items()]
-    said = examined(maker, tmp_path, found)
+    said = examined(tmp_path, found)
     assert len(said.pairs) > 1
     assert main(["best", "results"]) == 0
     text = " ".join(capsys.readouterr().out.split())
@@ -251,5 +250,5 @@ def test_no_two_surfaces_disagree(tmp_path, monkeypatch, capsys, maker) -> None:
 @pytest.mark.slow
 @given(found=CELLS, is_interleaved=st.booleans(), is_confirmed=st.booleans())
 @settings(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck))
-def test_no_two_surfaces_disagree_about_two_hundred_sets_of_records(tmp_path_factory, maker, **drawn) -> None:
-    examined(maker, tmp_path_factory.mktemp("said"), **drawn)
+def test_no_two_surfaces_disagree_about_two_hundred_sets_of_records(tmp_path_factory, **drawn) -> None:
+    examined(tmp_path_factory.mktemp("said"), **drawn)

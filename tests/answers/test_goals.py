@@ -16,13 +16,13 @@ P, F, U = Verdict.passes, Verdict.fails, Verdict.unknown
 SEEDS = count()
 
 
-def probed(rate, verdict, status=Status.ok, environment=None, load=0.1, effect=4.0, **changes):
+def probed(rate, verdict, status=Status.ok, environment=None, load=0.1, **changes):
     """The record of a probe, if not told otherwise too far from the limit to be joined; `changes`: cell or server."""
     of_server = {name: changes.pop(name) for name in vars(Server()) if name in changes}
     cell = make_cell(protocol=Protocol.server, server=Server(rate=rate, **of_server), **changes)
     seconds = load * cell.server.latency_ms / 1e3
     latencies = [Quantile(percentile=cell.server.percentile, seconds=seconds)]
-    served = {"latencies": latencies, "num_missed": round(1000 * 0.01 ** (1 / load)), "design_effect": effect}
+    served = {"latencies": latencies, "num_missed": round(1000 * 0.01 ** (1 / load))}
     measured = make_measurement(serving=make_serving(cell, seed=next(SEEDS), verdict=verdict, **served))
     return make_record(cell, status=status, environment=environment or {}, measurement=measured)
 

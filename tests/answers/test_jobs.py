@@ -10,11 +10,12 @@ from accelbench.judging.costs import Cost
 from accelbench.judging.row import MEASURED
 from accelbench.schema.cell import DataSpec, Device, Engine, Library, Mode, ModelSpec, Options, Pipeline, Status, Window
 from accelbench.schema.measurement import Data
+from answers.conftest import answered, cells, maker
 
 FAST, QUICK, MIDDLE, BEATEN = (1000, 0.05), (200, 0.002), (500, 0.01), (400, 0.02)
 
 
-def test_the_sentence_says_what_is_fastest_by_how_much_and_how_sure(answered, maker) -> None:
+def test_the_sentence_says_what_is_fastest_by_how_much_and_how_sure() -> None:
     cells = [maker.cell(precision=word, batch_size=size) for word in ("fp32", "bf16", "fp16") for size in (32, 128)]
     (found,) = answered([maker.ok(cell, rate) for cell, rate in zip(cells, (80, 100, 300, 400, 50, 60), strict=True)])
     assert (found.what, found.name) == ("mlp train, mnist", "mlp train")
@@ -40,7 +41,7 @@ def test_the_sentence_says_what_is_fastest_by_how_much_and_how_sure(answered, ma
     assert "times as fast as PyTorch bf16 b128, but can't tell: " in answer.sentence
 
 
-def test_answers_of_one_name_say_what_tells_them_apart(answered, maker) -> None:
+def test_answers_of_one_name_say_what_tells_them_apart() -> None:
     def told(*records):
         return [answer.data for answer in answered(records)]
 
@@ -72,7 +73,7 @@ def test_answers_of_one_name_say_what_tells_them_apart(answered, maker) -> None:
     assert {each.data for each in found} == {"mnist", "module", "own batches (make_batch)"}
 
 
-def test_jobs_come_by_their_gains_and_name_settings_with_the_device_where_it_is_another(answered, maker) -> None:
+def test_jobs_come_by_their_gains_and_name_settings_with_the_device_where_it_is_another() -> None:
     rates = {("cpu", "fp32"): 100, ("cpu", "bf16"): 170, ("gpu", "fp32"): 5000}
     mlp = [maker.ok(maker.cell("mlp", *words), rate) for words, rate in rates.items()]
     cnn = [maker.ok(maker.cell("cnn", precision=word), rate) for word, rate in (("fp32", 100), ("bf16", 50))]
@@ -87,7 +88,7 @@ def test_jobs_come_by_their_gains_and_name_settings_with_the_device_where_it_is_
     assert single.gains == []
 
 
-def test_the_best_is_by_what_is_wanted(cells, maker):
+def test_the_best_is_by_what_is_wanted():
     def chosen(*figures, limit=None):
         """The jobs of a cell for each (samples/s, seconds of a step), by batch size from 1."""
         made = [maker.cell(mode=Mode.infer, batch_size=i) for i, _ in enumerate(figures, 1)]
@@ -105,7 +106,7 @@ def test_the_best_is_by_what_is_wanted(cells, maker):
     assert {column for column, _ in CRITERIA.values()} <= set(MEASURED)
 
 
-def test_cells_that_did_different_things_are_not_chosen_between(cells, maker):
+def test_cells_that_did_different_things_are_not_chosen_between():
     def random(side, pipeline, batch_size, rate):
         data = DataSpec(name="random", pipeline=pipeline)
         cell = maker.cell("resnet18", mode=Mode.infer, data=data, batch_size=batch_size)
@@ -121,7 +122,7 @@ def test_cells_that_did_different_things_are_not_chosen_between(cells, maker):
     }
 
 
-def test_the_headline_says_what_is_missing_and_what_is_in_doubt(cells, maker) -> None:
+def test_the_headline_says_what_is_missing_and_what_is_in_doubt() -> None:
     rates = {("mlp", "pytorch"): 1000, ("mlp", "keras"): 1010, ("cnn", "pytorch"): 100, ("cnn", "keras"): 300}
     made = [maker.ok(maker.cell(model, engine=Engine(engine)), rate) for (model, engine), rate in rates.items()]
     made[3] = maker.ok(made[3].cell, 300, warnings=["the loader waited"], settled=False, warmup_total_s=1.0)
@@ -145,7 +146,7 @@ def test_the_headline_says_what_is_missing_and_what_is_in_doubt(cells, maker) ->
 
 
 @pytest.mark.parametrize("width", [72, 80, 120])
-def test_each_cell_has_a_bar_as_long_as_its_speed_on_a_line_that_fits(answered, maker, width) -> None:
+def test_each_cell_has_a_bar_as_long_as_its_speed_on_a_line_that_fits(width) -> None:
     rates = {"fp32": 1_230_000, "bf16": 4_560_000}
     cells = [maker.cell(precision=word, options=Options(channels_last=True, freeze=True)) for word in rates]
     (answer,) = answered([maker.ok(cell, rate) for cell, rate in zip(cells, rates.values(), strict=True)])
@@ -156,7 +157,7 @@ def test_each_cell_has_a_bar_as_long_as_its_speed_on_a_line_that_fits(answered, 
     assert longer / shorter == pytest.approx(4.56 / 1.23, rel=0.35)
 
 
-def test_several_jobs_are_listed_by_what_became_of_them(answered, maker) -> None:
+def test_several_jobs_are_listed_by_what_became_of_them() -> None:
     rates = {("cnn", "fp32"): 100, ("cnn", "bf16"): 200, ("mlp", "fp32"): 100, ("mlp", "bf16"): 50}
     rates |= {("rnn", "fp32"): 100, ("rnn", "bf16"): 101}
     found = answered([maker.ok(maker.cell(model, precision=word), rate) for (model, word), rate in rates.items()])
@@ -172,13 +173,10 @@ def test_several_jobs_are_listed_by_what_became_of_them(answered, maker) -> None
     assert "mlp train: 100/s" in text
 
 
-TWO = {"fp32": 1000, "bf16": 2000}
-
-
 @pytest.mark.parametrize(
     ("rates", "speed"), [([300], 300), ([300, 100], 200), ([300, 100, 120], 120), ([1, 9, 2, 3], 2.5)]
 )
-def test_the_speed_of_a_cell_is_the_median_of_its_processes_and_others_follow(maker, rates, speed) -> None:
+def test_the_speed_of_a_cell_is_the_median_of_its_processes_and_others_follow(rates, speed) -> None:
     costs = {Device.cpu: Cost(price_per_hour=3.6, power_w=10.0)}
     records = [maker.ok(maker.cell(repeat=i, seed=i % 2), rate) for i, rate in enumerate(rates)]
     (cell,) = cells_of(Process.of(each, costs=costs) for each in records)
@@ -189,10 +187,10 @@ def test_the_speed_of_a_cell_is_the_median_of_its_processes_and_others_follow(ma
     assert found == pytest.approx([1000 / speed, 10 / speed, 5 * 60_000 / speed])
 
 
-def test_confirming_processes_alone_count_where_there_are_enough(maker) -> None:
+def test_confirming_processes_alone_count_where_there_are_enough() -> None:
     single = [maker.ok(maker.cell(precision=word), rate) for word, rate in (("fp32", 500), ("bf16", 9000))]
     planned = [Process.of(maker.at(each, 50)) for each in single]
-    made = map(Process.of, maker.interleaved(TWO, growth=0.01))
+    made = map(Process.of, maker.interleaved({"fp32": 1000, "bf16": 2000}, growth=0.01))
     confirming = [replace(each, is_confirming=True, folder="confirmed") for each in made]
     first, second = cells_of([*planned, *confirming])
     assert (first.num_processes, second.num_processes) == (5, 5)
@@ -204,7 +202,7 @@ def test_confirming_processes_alone_count_where_there_are_enough(maker) -> None:
     assert cells_of(confirming) == []
 
 
-def test_processes_of_other_machines_or_packages_are_other_cells(cells, maker) -> None:
+def test_processes_of_other_machines_or_packages_are_other_cells() -> None:
     record = maker.ok(maker.cell(), 100)
     changes = [{"machine": {"cpu_name": "another"}}, {"versions": {"torch": "3"}}]
     changes += [{"variables": {"A": "1"}}, {"git": {"revision": "1234567"}}]
@@ -217,7 +215,7 @@ def test_processes_of_other_machines_or_packages_are_other_cells(cells, maker) -
 @pytest.mark.parametrize(
     "change", [{"files": {"model.target": "2"}}, {"files": {"model.weights": "2"}}, {"code": "9"}, {"data": "e"}]
 )
-def test_processes_of_other_code_weights_or_data_are_an_older_cell_that_counts_nowhere(cells, maker, change) -> None:
+def test_processes_of_other_code_weights_or_data_are_an_older_cell_that_counts_nowhere(change) -> None:
     before = maker.ok(maker.cell(repeat=0), 70_000)
     data = maker.stand_in if "data" in change else before.data
     after = maker.ok(maker.cell(repeat=1), 400, data=data)
@@ -231,26 +229,26 @@ def test_processes_of_other_code_weights_or_data_are_an_older_cell_that_counts_n
         assert [row["counts"] for row in rows] == [False, True]
         assert (rows[0]["cell"], rows[0]["reason"]) == (old.row["cell"], WHY_OLDER)
         assert rows[0]["samples_per_s"] == pytest.approx(70_000)
-    new, _ = cells_of([Process.of(after), Process.of(before), waiting(maker)])
+    new, _ = cells_of([Process.of(after), Process.of(before), waiting()])
     assert NOT_RUN in [process.outcome for process in new.processes]
 
 
-def waiting(maker):
+def waiting():
     return Process(cell=maker.cell(repeat=2), name="0" * 12 + "-" + "0" * 8, label="w", record=None)
 
 
-def test_what_did_not_run_or_failed_belongs_to_the_cell_of_its_settings(maker) -> None:
+def test_what_did_not_run_or_failed_belongs_to_the_cell_of_its_settings() -> None:
     ran = Process.of(maker.ok(maker.cell(repeat=0), 100))
     failed = Process.of(maker.record(maker.cell(repeat=1), Status.failed, reason="no"))
-    (cell,) = cells_of([waiting(maker), failed, ran])
+    (cell,) = cells_of([waiting(), failed, ran])
     assert (cell.outcome, cell.num_processes, len(cell.processes)) == ("ok", 1, 3)
-    (alone,) = cells_of([waiting(maker), failed])
+    (alone,) = cells_of([waiting(), failed])
     assert (alone.outcome, alone.reason, alone.speed, alone.row["samples_per_s"]) == ("failed", "no", None, None)
-    (nothing,) = cells_of([waiting(maker)])
+    (nothing,) = cells_of([waiting()])
     assert nothing.outcome == NOT_RUN
 
 
-def test_a_cell_of_several_sweeps_has_one_speed_and_a_sweep_where_it_failed_says_so(maker) -> None:
+def test_a_cell_of_several_sweeps_has_one_speed_and_a_sweep_where_it_failed_says_so() -> None:
     made = {rate: maker.at(maker.ok(maker.cell(), rate), rate % 7) for rate in (100, 300)}
     here, there = (Process.of(record, folder=str(rate)) for rate, record in made.items())
     first, second = cells_of([here, there])

@@ -9,7 +9,7 @@ from accelbench.answers.gaps import AXES, BATCH, DEVICE, ENGINE, OPTIONS, PRECIS
 from accelbench.answers.sureness import SpeedRatio, Verdict, are_interleaved, compare_processes
 from accelbench.schema.cell import Allocator, Engine, KerasSettings, Mode, Options, Status
 from accelbench.schema.measurement import Block
-from answers.conftest import process
+from answers.conftest import cells, maker, process
 
 
 def compare(first, second):
@@ -54,36 +54,31 @@ def test_turns_are_seen_from_when_each_began(order, took):
     assert are_interleaved(*sides) is took
 
 
-@pytest.mark.parametrize(("node", "is_interleaved"), [("one", True), ("node{repeat}", True), ("node{side}", False)])
+@pytest.mark.parametrize(("node", "is_interleaved"), [("one", True), ("node{repeat}", True), ("node{is_first}", False)])
 def test_on_several_nodes_both_sides_have_to_run_in_turns_on_each(node, is_interleaved):
     sides = ([], [])
     for at in range(12):
-        name = node.format(repeat=at // 2 % 2, side=at % 2)
+        name = node.format(repeat=at // 2 % 2, is_first=at == 0)
         sides[at % 2].append(process(at=at, environment={"node": {"name": name}}))
     assert are_interleaved(*sides) == is_interleaved
 
 
-@pytest.fixture
-def sides(cells, maker):
+def sides(*rates: float, num: int = 1, is_interleaved: bool = True, disturbed: int = 0):
     """Two cells of `num` processes each, interleaved or one cell after the other, at these speeds."""
-
-    def sides(*rates: float, num: int = 1, is_interleaved: bool = True, disturbed: int = 0):
-        records = maker.interleaved(dict(zip(("fp32", "bf16"), rates, strict=True)), num, 0.001)
-        records[1 : 2 * disturbed : 2] = map(maker.beside_others, records[1 : 2 * disturbed : 2])
-        if not is_interleaved:
-            records = [maker.at(record, 10 * (i % 2) + i // 2) for i, record in enumerate(records)]
-        return cells(records)
-
-    return sides
+    records = maker.interleaved(dict(zip(("fp32", "bf16"), rates, strict=True)), num, 0.001)
+    records[1 : 2 * disturbed : 2] = map(maker.beside_others, records[1 : 2 * disturbed : 2])
+    if not is_interleaved:
+        records = [maker.at(record, 10 * (i % 2) + i // 2) for i, record in enumerate(records)]
+    return cells(records)
 
 
-def test_one_process_a_side_is_never_a_proof(sides) -> None:
+def test_one_process_a_side_is_never_a_proof() -> None:
     assert gap(*sides(1000, 2000)).how_sure == gap(*sides(2000, 1000)).how_sure == "likely"
     assert gap(*sides(1000, 1150)).how_sure == "can't tell: within the usual spread between runs"
     assert gap(*sides(1000, 1010)).how_sure == "can't tell: the intervals overlap"
 
 
-def test_five_interleaved_processes_tell(sides) -> None:
+def test_five_interleaved_processes_tell() -> None:
     one, other = sides(2000, 1000, num=5)
     there, back = gap(one, other), gap(other, one)
     assert there.how_sure.startswith("sure: 2.00 to 2.00 times")
@@ -94,7 +89,7 @@ def test_five_interleaved_processes_tell(sides) -> None:
     assert gap(*sides(1000, 2000, num=5, is_interleaved=False)).word == Word.likely
 
 
-def test_nothing_is_sure_or_likely_if_other_programs_disturbed_half_of_the_processes(sides) -> None:
+def test_nothing_is_sure_or_likely_if_other_programs_disturbed_half_of_the_processes() -> None:
     assert gap(*sides(1300, 1000, num=5, disturbed=2)).word == Word.sure
     for num, disturbed in ((1, 1), (5, 3)):
         found = gap(*sides(1300, 1000, num=num, disturbed=disturbed))
@@ -102,7 +97,7 @@ def test_nothing_is_sure_or_likely_if_other_programs_disturbed_half_of_the_proce
     assert gap(*sides(6000, 1000, disturbed=1)).how_sure == "likely"
 
 
-def test_large_differences_tell_where_there_are_few_blocks(cells, maker) -> None:
+def test_large_differences_tell_where_there_are_few_blocks() -> None:
     def found(fast, change=lambda record: record):
         records = []
         for word, rate in (("bf16", fast), ("fp32", 1000)):
@@ -115,21 +110,13 @@ def test_large_differences_tell_where_there_are_few_blocks(cells, maker) -> None
     assert found(1400) == "can't tell: too few blocks for an interval"
 
 
-LAST, BOTH = Options(channels_last=True), Options(channels_last=True, allocator=Allocator.jemalloc)
-
-
-@pytest.fixture
-def told(cells, maker):
+def told(axis, *made):
     """From cells and their rates: of each pair what it is, the two values, and the ratio."""
-
-    def told(axis, *made):
-        found = pairs(cells([maker.ok(cell, rate) for cell, rate in made]), axis)
-        return {(pair.what, pair.value, pair.base_value): pytest.approx(pair.gap.ratio) for pair in found}
-
-    return told
+    found = pairs(cells([maker.ok(cell, rate) for cell, rate in made]), axis)
+    return {(pair.what, pair.value, pair.base_value): pytest.approx(pair.gap.ratio) for pair in found}
 
 
-def test_a_pair_differs_in_one_setting_alone(told, maker) -> None:
+def test_a_pair_differs_in_one_setting_alone() -> None:
     rates = {("fp32", 8): 100, ("fp32", 32): 200, ("bf16", 8): 50, ("bf16", 32): 600}
     made = [(maker.cell(precision=word, batch_size=size), rate) for (word, size), rate in rates.items()]
     assert told(PRECISION, *made) == {
@@ -141,7 +128,7 @@ def test_a_pair_differs_in_one_setting_alone(told, maker) -> None:
     assert not any(told(axis, *made) for axis in AXES if axis not in (PRECISION, BATCH))
 
 
-def test_engines_and_options_are_named_with_their_settings_and_devices_compared_with_the_cpu(told, maker) -> None:
+def test_engines_and_options_are_named_with_their_settings_and_devices_compared_with_the_cpu() -> None:
     compiled = KerasSettings(jit_compile=True)
     keras, on_xla = (maker.cell(engine=Engine.keras, keras=settings) for settings in (KerasSettings(), compiled))
     assert told(ENGINE, (keras, 800), (on_xla, 2500), (maker.cell(), 1000)) == {
@@ -150,7 +137,8 @@ def test_engines_and_options_are_named_with_their_settings_and_devices_compared_
     }
     found = told(DEVICE, (maker.cell(device="gpu"), 500), (maker.cell(), 10))
     assert found == {("mlp train, PyTorch fp32 b128", "gpu", "cpu"): 50.0}
-    rates = {Options(): 1000, LAST: 800, BOTH: 1200}
+    last, both = Options(channels_last=True), Options(channels_last=True, allocator=Allocator.jemalloc)
+    rates = {Options(): 1000, last: 800, both: 1200}
     found = told(OPTIONS, *((maker.cell(options=options), rate) for options, rate in rates.items()))
     assert {key[1:]: ratio for key, ratio in found.items()} == {
         ("channels_last", "no options"): 0.8,
@@ -158,7 +146,7 @@ def test_engines_and_options_are_named_with_their_settings_and_devices_compared_
     }
 
 
-def test_cells_that_differ_in_anything_else_or_were_measured_elsewhere_are_no_pair(cells, told, maker) -> None:
+def test_cells_that_differ_in_anything_else_or_were_measured_elsewhere_are_no_pair() -> None:
     others = ({"precision": "bf16"}, {"batch_size": 64}, {"mode": Mode.infer}, {"threads": 1}, {"device": "xla_cpu"})
     for other in others:
         made = maker.cell(**other, engine=Engine.keras, keras=KerasSettings())
