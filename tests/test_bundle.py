@@ -65,13 +65,10 @@ def ok_record(files):
     )
 
 
-def one_digit(files):
-    """Changes a digit of one sample of one record."""
+def one_sample(files):
+    """Changes one sample of one record."""
     name = ok_record(files)
-    text = files[name].decode()
-    at = text.index('"seconds": ') + len('"seconds": 0.0')
-    digit = next(i for i in range(at, at + 9) if text[i].isdigit())
-    files[name] = (text[:digit] + str((int(text[digit]) + 1) % 10) + text[digit + 1 :]).encode()
+    files[name] = files[name].replace(b'"seconds": 0.', b'"seconds": 0.1', 1)
 
 
 def table(old, new):
@@ -90,8 +87,8 @@ def without_results(files):
 @pytest.mark.parametrize(
     ("edit", "fix", "status", "told"),
     [
-        (one_digit, False, 1, "not the file that"),
-        (one_digit, True, 1, "samples_per_s"),
+        (one_sample, False, 1, "not the file that"),
+        (one_sample, True, 1, "samples_per_s"),
         (lambda files: files.update({ok_record(files): b"{}"}), True, 1, "WRONG   results/nets/"),
         (table(b"1000.", b"1900."), True, 1, "cells.csv: mlp"),  # which does not follow from its record
         (table(b"\n", b",surplus\n"), True, 0, ""),  # an empty column of another release
@@ -124,10 +121,9 @@ def test_what_can_not_be_packed_is_named_and_nothing_is_written(folder, tmp_path
     assert not out.exists()
 
 
-@pytest.mark.parametrize(("content", "told"), [(b"PK", ""), (None, "No such file"), ("folder", "Is a directory")])
-def test_another_file_is_no_bundle(tmp_path, capsys, content, told):
+@pytest.mark.parametrize("content", [b"PK", None])
+def test_another_file_is_no_bundle(tmp_path, capsys, content):
     path = tmp_path / "some.zip"
-    if content is not None:
-        path.mkdir() if content == "folder" else path.write_bytes(content)
+    path.write_bytes(content) if content else path.mkdir()
     status, printed = verified(path, capsys)
-    assert (status, "Traceback" in printed.err, told in printed.err, bool(printed.err)) == (2, False, True, True)
+    assert (status, "Traceback" in printed.err, "some.zip: " in printed.err) == (2, False, True)

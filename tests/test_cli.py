@@ -94,6 +94,11 @@ def complaint(words, capsys, project):
         ("run --help windw", "--help windw: unknown topic. Did you mean window? Choose from: engine, device, model,"),
         ("compare a b --fail-if slower", "--fail-if slower: should be from 0% to below 100%, such as slower:5%"),
         ("best --search --budget 5m repeats=3 model=mlp,cnn", "--search decides the number of processes"),
+        ("best --serve --latency-ms 50 model=mlp server.rate=5", "server.rate: --serve decides it"),
+        ("best --serve --latency-ms 50 model=mlp repeats=2", "repeat, repeats: --serve decides"),
+        ("best --serve --latency-ms 50 --percentile 90 server.percentile=99", "--percentile: can't be used with serv"),
+        ("best --serve model=mlp", "--serve: needs --latency-ms, such as --latency-ms 50"),
+        ("best --serve --latency-ms 50 --search --budget 5m model=mlp", "--search: can't be used with --serve"),
         ("plan model=mine", '/conf/model/mine.yaml", line 3'),  # which is no YAML
         ("best --target 97 model=mlp", "--target 97: should be an accuracy above 0 and at most 1, such as 0.97"),
         (f"best --target 0.9 --seeds {'9' * 4300} model=mlp", "--seeds: makes more than 10,000 cells: "),

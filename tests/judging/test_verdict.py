@@ -36,8 +36,7 @@ def test_another_device_or_precision_is_not_what_was_asked(cell, ran, why):
 
 
 def test_a_speed_far_above_the_ceiling_is_invalid():
-    blocks = [Block(num_steps=10, num_samples=320, seconds=0.1)] * 8
-    measured = make_measurement(blocks=blocks, work=Work(flops=320_000))
+    measured = make_measurement(work=Work(flops=320_000))
     slow, fast = (make_ceilings(flops_per_s={"fp32": rate}, probed=["fp32"]) for rate in (1e7, 1e9))
     assert judge(make_cell(batch_size=32), measured, fast) is None
     assert judge(make_cell(batch_size=32), measured, slow) == (

@@ -12,7 +12,6 @@ import pytest
 from rich.console import Console
 
 from accelbench.answers.serving import capacities
-from accelbench.cli import main
 from accelbench.errors import UserError
 from accelbench.report import read
 from accelbench.schema import plan_file
@@ -107,21 +106,6 @@ def test_what_can_not_be_served_is_said_at_once(fault, reason, searched):
     assert reason in text
     assert text.endswith(UNSURE)
     assert len(written()) == len(list(plan_file.read_planned(FOLDER))) == 1
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        ("--latency-ms 50 model=mlp server.rate=5", "server.rate: --serve decides it"),
-        ("--latency-ms 50 model=mlp server.percentile=99.9 repeats=2", "repeat, repeats: --serve decides"),
-        ("--latency-ms 50 --percentile 90 model=mlp server.percentile=99", "--percentile: can't be used with serv"),
-        ("model=mlp", "--serve: needs --latency-ms, such as --latency-ms 50"),
-        ("--latency-ms 50 --search --budget 5m model=mlp", "--search: can't be used with --serve"),
-    ],
-)
-def test_a_mistake_is_told(words, message, project, capsys):
-    assert main(["best", "--serve", *words.split()]) == 2
-    assert message in capsys.readouterr().err
 
 
 OVERHEAD_S, OFFLINE_S = 4.0, 12.0  # of a process, and of what comes before
