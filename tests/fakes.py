@@ -99,24 +99,24 @@ def make_served(protocol: Protocol = Protocol.server, cell: Cell | None = None, 
     return make_record(cell or make_cell(protocol=protocol), measurement=measured)
 
 
-def make_trained(seconds: float | None, epochs: int = 5, most: int = 10, compile_s: float = 0.0, **changes):
+def make_trained(seconds: float | None, epochs: int = 5, compile_s: float = 0.0, **changes):
     """A record of a cell that trained to an accuracy of .97, which it reached in `epochs`, `seconds` after its start.
 
-    None: it did not in `most` epochs of 4 s. `changes` are of the record, of the cell, or `value`, its last accuracy,
+    None: it did not in 10 epochs of 4 s. `changes` are of the record, of the cell, or `value`, its last accuracy,
     `planned_in` and `target`.
     """
     from accelbench.schema.measurement import Evaluated, Logged, TargetTraining
 
-    own = {name: changes.pop(name) for name in ("started_at", "status", "environment", "wall_s") if name in changes}
+    own = {name: changes.pop(name) for name in ("started_at", "status") if name in changes}
     value, planned_in = changes.pop("value", 0.975 if seconds else 0.96), changes.pop("planned_in", None)
     target = schema.Target(accuracy=0.97, lower=False, **changes.pop("target", {}))
-    cell = make_cell(mode=Mode.train, protocol=Protocol.target, epochs=most, target=target, **changes)
+    cell = make_cell(mode=Mode.train, protocol=Protocol.target, epochs=10, target=target, **changes)
     second = (cell.batch_size + len(cell.precision)) % 60  # interleaved by seed
     own = {"started_at": f"2026-11-20T09:{cell.seed:02}:{second:02}.000+00:00", **own}
     if own.get("status", Status.ok) != Status.ok:
         return make_record(cell, **own)
     is_fixed = target.definition == schema.Definition.fixed
-    last, every_s = (most, 4.0) if seconds is None else (epochs, (seconds - 1.5) / epochs)
+    last, every_s = (10, 4.0) if seconds is None else (epochs, (seconds - 1.5) / epochs)
     spans, evaluations = [(Span.start, 0.5), (Span.data, 1.0), (Span.build, 1.5)], []
     for i in range(1, last + 1 + (seconds is not None and not is_fixed)):
         begin_s, end_s = 1.5 + (i - 0.1) * every_s, 1.5 + i * every_s

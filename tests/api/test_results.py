@@ -25,10 +25,9 @@ maker = Maker()
 
 
 @pytest.fixture
-def folder(tmp_path, monkeypatch):
+def folder(here):
     """Three cells: one is ok, one is twice as fast with a longer latency, one failed."""
-    monkeypatch.chdir(tmp_path)
-    place = tmp_path / "runs" / "mine"
+    place = here / "runs" / "mine"
     blocks = [Block(num_steps=10, num_samples=640, seconds=0.1)] * 8
     fast = make_measurement(blocks=blocks, latency_s=[0.04] * 64, precision="bf16")
     for record in (

@@ -4,7 +4,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from honest.networks import CLASSES, WIDTH, InBuffer, Plain, having, plain, vectors
+from honest.networks import CLASSES, WIDTH, InBuffer, Normed, Plain, having, plain, vectors
 
 
 def deep():
@@ -89,12 +89,9 @@ class KeepsUnseeded(KeepsFeatures):  # the same, with weights that no seed decid
 KeepsClasses = having(KeepsFeatures, lambda self, x: (self.head(x), self.features(x).argsort(1)))
 
 
-class StaysInTraining(having(Plain, norm=lambda: nn.BatchNorm1d(WIDTH))):
+class StaysInTraining(Normed):
     def train(self, mode=True):  # its norm uses the statistics of each batch in inference
         return super().train()
-
-    def forward(self, x):
-        return super().forward(self.norm(x))
 
 
 class StaysInEval(having(Plain, drop=lambda: nn.Dropout(0.5))):  # as after a validation between the steps

@@ -351,7 +351,10 @@ class WindowMean(having(Plain, last=lambda: deque(maxlen=8))):  # of the last ei
         return super().forward(x - torch.stack([*self.last]).mean(0))
 
 
-class FrozenBody(having(Plain, norm=lambda: nn.BatchNorm1d(WIDTH))):  # only its head is trained
+Normed = having(Plain, lambda self, x: self.head(self.norm(self.body(x))), norm=lambda: nn.BatchNorm1d(WIDTH))
+
+
+class FrozenBody(Normed):  # only its head is trained
     def __init__(self):
         super().__init__()
         self.requires_grad_(False)
@@ -361,9 +364,6 @@ class FrozenBody(having(Plain, norm=lambda: nn.BatchNorm1d(WIDTH))):  # only its
         super().train(mode)
         self.norm.eval()
         return self
-
-    def forward(self, x):
-        return self.head(self.norm(self.body(x)))
 
 
 Layers = having(Plain, layers=lambda: nn.ModuleList(nn.Linear(WIDTH, WIDTH) for _ in range(16)))

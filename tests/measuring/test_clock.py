@@ -19,7 +19,8 @@ class Workload:
 
     def __init__(self, data=0.001, copy_in=0.002, launch=0.0005, compute=0.010, copy_out=0.003, queues=True):
         self.queues = queues
-        self.data, self.copy, self.launch, self.work, self.out = data, copy_in, launch, compute, copy_out
+        self.data, self.copy, self.launch, self.out = data, copy_in, launch, copy_out
+        self.length_of = lambda num: compute  # of the step after `num` others
         self.time = self.queue = 0.0  # seconds passed; seconds of launched work left
         self.num_computed = self.compiles = 0
         self.change = lambda: None  # called before each step
@@ -46,7 +47,7 @@ class Workload:
     def compute(self, batch):
         self.change()
         self.spend(self.launch)
-        self.queue += self.work
+        self.queue += self.length_of(self.num_computed)
         self.num_computed += 1
         if not self.queues:
             self.wait()
@@ -104,10 +105,7 @@ def test_an_even_speed_is_measured_whole_and_stops_at_the_asked_width_with_each_
 
 
 def test_blocks_are_at_least_as_long_as_asked_and_none_is_dropped(workload):
-    def change():  # slow during warm-up and first block
-        workload.work = 0.050 if workload.num_computed < 6 else 0.010
-
-    workload.change = change
+    workload.length_of = lambda num: 0.050 if num < 6 else 0.010  # slow during warm-up and first block
     timing = run(workload)
     assert all(block.seconds >= WINDOW.block_s for block in timing.blocks)
     assert len(timing.blocks) >= clock.MIN_SAMPLES
@@ -117,12 +115,12 @@ def noisy(workload, rng, sigma, related=0.0):
     """Makes the lengths of the steps vary. `related` is the correlation of successive steps."""
     level = 0.0
 
-    def change():
+    def length_of(num):
         nonlocal level
         level = related * level + math.sqrt(1 - related**2) * rng.gauss(0, 1)
-        workload.work = 0.1 * math.exp(sigma * level)
+        return 0.1 * math.exp(sigma * level)
 
-    workload.change = change
+    workload.length_of = length_of
     return workload
 
 
@@ -152,12 +150,9 @@ def test_stopping_when_it_looks_exact_keeps_the_intervals_honest(sigma, related)
 
 @pytest.mark.parametrize("settles", [True, False])
 def test_warm_up_goes_on_until_step_times_have_settled_or_never_will(workload, settles):
-    def change():
-        # A machine that is slow for 40 steps, and one that becomes slower all the time.
-        starting = 1 + 2 * max(0, 40 - workload.num_computed) / 40
-        workload.work = 0.010 * (starting if settles else 1.02**workload.num_computed)
-
-    workload.change = change
+    # A machine that is slow for 40 steps, and one that becomes slower all the time.
+    starting, slowing = (lambda num: 0.010 + 0.020 * max(0, 40 - num) / 40), (lambda num: 0.010 * 1.02**num)
+    workload.length_of = starting if settles else slowing
     timing = run(workload, replace(WINDOW, warmup_s=0.3))
     assert timing.settled is settles
     if settles:
