@@ -1,11 +1,19 @@
-"""What is found of a machine's processors, GPUs, TPUs and energy, in files and an NVML that are not its own."""
+"""What is found of a machine: its devices, allocators and interpreters; in files and an NVML that are not its own."""
 
+import os
+import re
 import subprocess
 import sys
+import tomllib
 
 import pytest
 
-from accelbench.devices import cpu, energy_counters, gpu, packages, proc, tpu
+from accelbench.devices import allocators, cpu, energy_counters, gpu, packages, proc, tpu
+from accelbench.devices.allocators import Running
+from accelbench.devices.interpreters import PYTHONS, TORCH, look, other
+from accelbench.errors import UserError
+from accelbench.schema.cell import Allocator
+from fakes import TESTS, make_environment
 
 from .fakes import FakeNvml
 
@@ -207,3 +215,109 @@ def test_a_counter_that_may_not_be_read_is_none_and_gpus_are_read_from_nvml(root
     for nvml in (FakeNvml(failing=["nvmlDeviceGetTotalEnergyConsumption"]), FakeNvml(driver=False)):
         nvml.answer(monkeypatch)
         assert energy_counters.counters(1) == {}
+
+
+TELL = "from accelbench.devices.allocators import running; ran = running(); print(ran.word, ran.library, sep='|')"
+
+
+def installed(allocator):
+    missing = allocators.why_missing(allocator)
+    return pytest.param(allocator, marks=pytest.mark.skipif(missing is not None, reason=str(missing)))
+
+
+def ran(variables):
+    plain = {name: value for name, value in os.environ.items() if name not in ("LD_PRELOAD", "GLIBC_TUNABLES")}
+    env = {**plain, **variables, "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run([sys.executable, "-c", TELL], env=env, capture_output=True, text=True, check=True)
+    assert done.stderr == ""
+    return Running(*done.stdout.strip().split("|"))
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs glibc")
+def test_without_variables_glibc_gives_memory_and_maps_large_blocks_by_themselves(monkeypatch):
+    assert allocators.environment(Allocator.default, {"LD_PRELOAD": "libmine.so"}) == {}
+    assert ran({}).word == "glibc"
+    monkeypatch.setenv("GLIBC_TUNABLES", allocators.REUSE)  # too late for this process
+    assert allocators.running().word == "glibc"
+    reuse = allocators.environment(Allocator.glibc_reuse, {"GLIBC_TUNABLES": "glibc.malloc.check=0"})
+    assert reuse["GLIBC_TUNABLES"].startswith("glibc.malloc.check=0:")
+
+
+@pytest.mark.parametrize("allocator", [installed(word) for word in Allocator if word != Allocator.default])
+def test_a_new_process_has_the_wanted_allocator_and_what_the_user_preloads_stays(allocator):
+    variables = allocators.environment(allocator, {"LD_PRELOAD": "libm.so.6"})
+    assert allocator == Allocator.glibc_reuse or variables["LD_PRELOAD"].endswith(":libm.so.6")
+    running = ran(variables)
+    assert running.word == allocator
+    assert ".so." in running.library
+
+
+LEARNS = """
+import ctypes
+from accelbench.devices.allocators import note_thresholds, restore_thresholds, threshold_values
+from accelbench.measuring.checks import Observations
+
+library = ctypes.CDLL("libc.so.6")
+library.malloc.restype, library.free.argtypes = ctypes.c_void_p, [ctypes.c_void_p]
+
+def learn(mib):
+    library.free(library.malloc(ctypes.c_size_t(mib << 20)))
+
+def learnt(mib):
+    learn(mib)
+    return threshold_values()
+
+learn(1)
+note_thresholds()
+noted = threshold_values()
+assert noted[1] >= 1 << 20 and noted[0] == 2 * noted[1], noted
+assert learnt(8)[1] >= 8 << 20
+restore_thresholds()
+assert threshold_values() == noted
+before = learnt(4)  # it goes on learning
+assert 4 << 20 <= before[1] < 8 << 20, before
+with Observations().checking():  # the check of a cell teaches it nothing
+    learnt_in_check = learnt(16)
+assert learnt_in_check != before == threshold_values()
+"""
+
+
+def test_malloc_learns_on_from_the_thresholds_that_were_restored():
+    subprocess.run([sys.executable, "-c", LEARNS], check=True)
+
+
+def test_an_environment_has_its_own_versions_and_is_named_by_its_folder(tmp_path, monkeypatch):
+    made = make_environment(tmp_path / "new/.venv", timm="99.0")
+    (tmp_path / "clone/timm").mkdir(parents=True)
+    (tmp_path / "clone/timm/__init__.py").touch()
+    monkeypatch.setattr(sys, "path", [*sys.path, str(tmp_path / "clone")])  # installed here to be edited
+    monkeypatch.chdir(tmp_path)
+    assert [other(word) for word in ("new/.venv", "new/.venv/bin/python")] == [str(made)] * 2
+    assert [other(word) for word in (sys.prefix, sys.executable)] == [None, None]
+    interpreter = look(str(made))
+    assert (interpreter.version, interpreter.versions["timm"]) == (sys.version.split()[0], "99.0")
+    assert interpreter.modules["timm"].startswith(str(made))
+    assert {"numpy", "torch", "pynvml"} <= set(interpreter.modules)
+
+
+def test_what_is_no_interpreter_is_a_mistake(tmp_path):
+    (tmp_path / "elf").write_bytes(b"\x7fELF of another machine")
+    (tmp_path / "elf").chmod(0o755)
+    messages = {
+        "/bin/echo": "not a Python interpreter (it does not run Python code)",
+        "/bin/true": "not a Python interpreter (it does not run Python code)",
+        str(tmp_path): "no interpreter in its bin/: name an interpreter, or the folder of its environment",
+        str(tmp_path / "elf"): "not a Python interpreter (Exec format error)",
+        str(tmp_path / "gone"): "no such file or folder: name an interpreter, or the folder of its environment",
+    }
+    for python, problem in messages.items():
+        with pytest.raises(UserError, match=f"^{re.escape(f'python={python}: {problem}')}$"):
+            look(python)
+
+
+def test_the_releases_of_python_and_torch_are_those_of_the_project():
+    project = tomllib.loads((TESTS.parent / "pyproject.toml").read_text())["project"]
+    assert f"torch>={'.'.join(map(str, TORCH))}" in project["dependencies"]
+    asked = project["requires-python"]
+    least, below = (".".join(map(str, version)) for version in PYTHONS)
+    assert asked == f">={least},<{below}"
