@@ -182,7 +182,6 @@ def _raise(error: BaseException) -> None:
 
 # An exception of a library that has no message because of a mistake of its own.
 Unprintable = type("Unprintable", (Exception,), {"__str__": lambda self: self.message})
-NO_MEMORY = "[enforce fail at alloc_cpu.cpp:118] DefaultCPUAllocator: can't allocate memory: you tried"
 # Signals, and exceptions with unusual types or messages.
 ENDS = {
     "leave": lambda: sys.exit(3),
@@ -190,7 +189,9 @@ ENDS = {
     "last": lambda: time.sleep(0.1),
     "bad message": lambda: _raise(Unprintable()),
     "mistake": lambda: _raise(UserError("model.args: there is no such width")),
-    "memory": lambda: _raise(RuntimeError(NO_MEMORY)),
+    "memory": lambda: _raise(
+        RuntimeError("[enforce fail at alloc_cpu.cpp:118] DefaultCPUAllocator: can't allocate memory")
+    ),
     "signal": lambda: os.kill(os.getpid(), signal.SIGSEGV),
     "signal beside a fork": lambda: os.kill(os.getpid(), signal.SIGSEGV) if os.fork() else time.sleep(30),
     "killed": lambda: os.kill(os.getpid(), signal.SIGKILL),
@@ -311,6 +312,13 @@ def is_gone(pid: int) -> bool:
                 continue
         return True
     return False
+
+
+def write_files(folder: Path, files: dict[str, str]) -> None:
+    """Writes texts by the names of their files, which may begin with folders."""
+    for name, text in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
 
 
 def make_project(root: Path) -> Path:

@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 import tomllib
+from functools import partial
 
 import pytest
 
@@ -13,7 +14,7 @@ from accelbench.devices.allocators import Running
 from accelbench.devices.interpreters import PYTHONS, TORCH, look, other
 from accelbench.errors import UserError
 from accelbench.schema.cell import Allocator
-from fakes import TESTS, make_environment
+from fakes import TESTS, make_environment, write_files
 
 from .fakes import FakeNvml
 
@@ -21,15 +22,8 @@ from .fakes import FakeNvml
 @pytest.fixture
 def root(tmp_path, monkeypatch):
     """A function that writes files of the machine, such as those in /proc, instead of the real ones."""
-
-    def write(files):
-        for name, text in files.items():
-            path = tmp_path / name
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(f"{text}\n")
-
     monkeypatch.setattr(proc, "ROOT", tmp_path)
-    return write
+    return partial(write_files, tmp_path)
 
 
 CPUINFO = """processor\t: 0
@@ -143,25 +137,17 @@ def test_visible_as_cuda_reads_it(monkeypatch, wanted, names):
 
 
 def test_a_mig_instance_has_its_gpus_capability(monkeypatch):
-    FakeNvml().answer(monkeypatch, "MIG-1")
-    [only] = gpu.visible_gpus()
-    assert (only.compute_capability, only.multiprocessors) == ((8, 0), 42)
-    FakeNvml().answer(monkeypatch, "MIG-2")
-    assert gpu.visible_gpus() == []
+    for wanted, found in (("MIG-1", [((8, 0), 42)]), ("MIG-2", [])):
+        FakeNvml().answer(monkeypatch, wanted)
+        assert [(each.compute_capability, each.multiprocessors) for each in gpu.visible_gpus()] == found
 
 
-@pytest.fixture
-def look_for_tpus(root, tmp_path, monkeypatch):
-    monkeypatch.setattr(packages, "folder", {"torch_xla": tmp_path / "torch_xla"}.get)
-
-    def look_for_tpus(devices, nodes=()):
-        for index, numbers in enumerate(devices):
-            files = zip(("vendor", "device"), numbers.split(), strict=True)
-            root({f"sys/bus/pci/devices/0000:00:{index:02x}.0/{name}": number for name, number in files})
-        root({f"dev/{node}": "" for node in nodes})
-        return tpu.look()
-
-    return look_for_tpus
+def look_for_tpus(root, devices, nodes=()):
+    for index, numbers in enumerate(devices):
+        files = zip(("vendor", "device"), numbers.split(), strict=True)
+        root({f"sys/bus/pci/devices/0000:00:{index:02x}.0/{name}": number for name, number in files})
+    root({f"dev/{node}": "" for node in nodes})
+    return tpu.look()
 
 
 V5E, CARD, OTHER = "0x1ae0 0x0063", "0x1ae0 0x0042", "0x10de 0x0063"  # Google's network card, and another vendor's
@@ -174,24 +160,26 @@ V5E, CARD, OTHER = "0x1ae0 0x0063", "0x1ae0 0x0042", "0x10de 0x0063"  # Google's
         ([V5E] * 8, ["vfio/vfio", "vfio/0"], "TPU v5e", "8"),
     ],
 )
-def test_chips_and_their_cores_are_counted(look_for_tpus, devices, nodes, name, num):
-    report = look_for_tpus(devices, nodes)
+def test_chips_and_their_cores_are_counted(root, monkeypatch, devices, nodes, name, num):
+    monkeypatch.setattr(packages, "folder", lambda name: name if name == "torch_xla" else None)
+    report = look_for_tpus(root, devices, nodes)
     assert (report.present, report.name, report.count, report.details) == (True, name, 8, {"chips": num})
 
 
-def test_why_there_is_no_tpu(look_for_tpus, monkeypatch):
-    assert look_for_tpus([CARD, OTHER], ["vfio/vfio"]).reason == "no TPU chip (none on the PCI bus)"
+def test_why_there_is_no_tpu(root, monkeypatch):
+    monkeypatch.setattr(packages, "folder", lambda name: name if name == "torch_xla" else None)
+    assert look_for_tpus(root, [CARD, OTHER], ["vfio/vfio"]).reason == "no TPU chip (none on the PCI bus)"
     no_node = "the TPU has no /dev/accel* or /dev/vfio/*: run the container with --privileged"
-    assert look_for_tpus([V5E] * 4).reason == no_node
+    assert look_for_tpus(root, [V5E] * 4).reason == no_node
     monkeypatch.setattr(packages, "version", {"torch_tpu": "0.2.0"}.get)
-    assert look_for_tpus([V5E], ["accel0"]).details == {"chips": "4", "torch_tpu": "0.2.0"}
+    assert look_for_tpus(root, [V5E], ["accel0"]).details == {"chips": "4", "torch_tpu": "0.2.0"}
     for what in ("folder", "version"):
         monkeypatch.setattr(packages, what, lambda name: None)
     assert tpu.look().reason.startswith("neither torch_tpu nor torch_xla is installed: pip install torch_tpu")
 
 
 def rapl(name, joules, kind="package-0"):
-    files = {"name": kind, "energy_uj": round(joules * 1e6), "max_energy_range_uj": 10**9}
+    files = {"name": kind, "energy_uj": f"{joules}000000", "max_energy_range_uj": "1000000000"}
     return {f"sys/class/powercap/intel-rapl:{name}/{file}": text for file, text in files.items()}
 
 

@@ -17,7 +17,7 @@ from accelbench.grid.fingerprint import code_digest
 from accelbench.grid.own_code import check_own_code, source_digest
 from accelbench.project import PACKAGE
 from accelbench.schema.cell import Engine, Library, ModelSpec
-from fakes import make_cell, make_environment
+from fakes import make_cell, make_environment, write_files
 
 
 def test_it_is_plain_json_of_this_machine_and_of_what_computes():
@@ -67,17 +67,10 @@ def test_new_code_measures_the_cells_again_that_it_can_concern(tmp_path):
         "engines/keras/new.py": {Engine.keras},
         **dict.fromkeys(("engines/other/new.py", "sweep/new.py", "report/new.py"), set()),
     }.items():
-        (package / name).parent.mkdir(exist_ok=True)
-        (package / name).write_text("NEW = 1\n")
+        write_files(package, {name: "NEW = 1\n"})
         after = digests(package)
         (package / name).unlink()
         assert {engine for engine in ENGINES if after[engine] != before[engine]} == engines, name
-
-
-def write(folder, files):
-    for name, text in files.items():
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_text(text)
 
 
 @pytest.fixture
@@ -90,7 +83,7 @@ def folder(tmp_path, monkeypatch):
         "mine/deep/nets.py": "Net = 1\n",
         "space/nets.py": "class Net: pass\n",
     }
-    write(tmp_path, files)
+    write_files(tmp_path, files)
     return tmp_path
 
 
@@ -120,14 +113,14 @@ def test_a_name_that_its_module_does_not_have_is_refused_without_an_import(folde
 @pytest.mark.parametrize("place", ["lib/site-packages", "to_edit"])
 def test_what_is_installed_here_is_refused_where_another_interpreter_would_run_its_own_copy(folder, monkeypatch, place):
     monkeypatch.setattr(sys, "path", [*sys.path, str(folder / place)])
-    write(folder, {f"{place}/both.py": "class Net: pass\n"})
+    write_files(folder, {f"{place}/both.py": "class Net: pass\n"})
     there = str(make_environment(folder / "new", space="1.0"))  # it has a package of the name of a folder
     check("both.Net")
     for module, mended in (("both", "both.py"), ("space.nets", "space/__init__.py")):
         name = module.partition(".")[0]
         with pytest.raises(UserError, match=f"target={module}.Net: python={there} does not find this copy of {name}: "):
             check(f"{module}.Net", there)
-        write(folder, {mended: "class Net: pass\n"})
+        write_files(folder, {mended: "class Net: pass\n"})
         check(f"{module}.Net", there)
 
 
@@ -144,17 +137,17 @@ def test_the_digest_changes_with_any_file_that_may_be_imported_and_nothing_is(he
         "helpers/deep.py": "import os.path as path, mine.nets",
         **dict.fromkeys(("lone.py", "another.py", "guarded.py", "others.py", "random.py"), ""),
     }
-    write(here, files)
+    write_files(here, files)
     before = digest_of("mine.nets.Net")
     changing = set()
     for name, text in files.items():
-        write(here, {name: f"{text}\na = 1"})
+        write_files(here, {name: f"{text}\na = 1"})
         if digest_of("mine.nets.Net") != before:
             changing.add(name)
-        write(here, {name: text})
+        write_files(here, {name: text})
     assert digest_of("mine.nets.Net") == before
     assert changing == files.keys() - {"others.py", "random.py"}
-    write(here, {"lone.py": "import importlib\nimportlib.import_module('oth' + 'ers')"})  # it may import any of them
+    write_files(here, {"lone.py": "import importlib\nimportlib.import_module('oth' + 'ers')"})
     before = digest_of("mine.nets.Net")
-    write(here, {"others.py": "a = 1"})
+    write_files(here, {"others.py": "a = 1"})
     assert digest_of("mine.nets.Net") != before
