@@ -2,13 +2,12 @@ import csv
 import io
 import os
 import re
-from argparse import Namespace
 
 import pytest
 from rich.console import Console
 
 from accelbench.cli import main
-from accelbench.commands.command import default_folder, load
+from accelbench.commands.command import default_folder
 from accelbench.errors import UserError
 from accelbench.project import Workplace
 from accelbench.schema import record
@@ -82,12 +81,11 @@ def test_a_price_and_a_limit_on_a_percentile_are_of_whoever_asks(here, capsys, m
     assert "can't be used for the report of results/. Set `costs` in params.yaml" in capsys.readouterr().err
 
 
-def test_names_are_no_markup_and_records_that_are_not_shown_are_counted(here):
+def test_names_are_no_markup_and_records_that_are_not_shown_are_counted(here, capsys):
     folder = maker.suite(here / "runs", [maker.ok(maker.cell(suite="[bold]\x1b[2J"), 1000)])
     record.write(maker.ok(maker.cell(batch_size=1), 10), folder)
-    console = Console(file=io.StringIO(), width=80)
-    assert load("report").run(Namespace(folder=f"runs/{folder.name}", price_per_hour=None), console) == 0
-    note, address = console.file.getvalue().splitlines()
+    assert main(["report", f"runs/{folder.name}"]) == 0
+    note, address = capsys.readouterr().out.splitlines()
     assert note.startswith(r"Not shown, because the plan of runs/[bold]\x1b[2J lacks them: 1 record (")
     assert address == r"Report: runs/[bold]\x1b[2J/report/index.html"
 
