@@ -32,7 +32,7 @@ from accelbench.sinks.delivery import Delivery, sync
 from accelbench.sinks.mlflow_fields import NOTE
 from accelbench.sinks.ui import DIRECT, serve
 from fakes import write_sweep
-from tests.sinks.samples import ENVIRONMENT, STAND_IN, cell, record
+from tests.sinks.samples import ENVIRONMENT, MAKER, cell, record
 
 SUITE = "mnist_networks"
 
@@ -102,7 +102,7 @@ def test_two_creators_at_once_leave_one_whole_store(tmp_path):
 
 
 def test_a_run_holds_all_of_its_record(root):
-    of = record(data=STAND_IN)
+    of = record(data=MAKER.stand_in)
     assert deliver(root, of).problem is None
     ((run,), _) = split(root)
     assert run.info.run_name == "cnn train fp32 b128"
@@ -110,7 +110,7 @@ def test_a_run_holds_all_of_its_record(root):
     assert (run.data.params["batch_size"], run.data.metrics["batch_size"]) == ("128", 128)
     assert (run.data.tags["sweep"], run.data.tags["mlflow.source.git.commit"]) == ("sweep-1", "8d93729")
     (dataset,) = run.inputs.dataset_inputs
-    assert (dataset.dataset.name, dataset.dataset.digest) == ("mnist (stand-in)", STAND_IN.digest[:12])
+    assert (dataset.dataset.name, dataset.dataset.digest) == ("mnist (stand-in)", MAKER.stand_in.digest[:12])
     files = root / "mlartifacts" / SUITE / run.info.run_id / "artifacts"
     assert records.read(files / "record.json") == of
     assert "cnn train fp32 b128" in (files / "card.html").read_text()

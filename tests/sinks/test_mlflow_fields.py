@@ -9,7 +9,7 @@ from accelbench.schema.cell import UNEXPECTED, Engine, KerasSettings, Options, P
 from accelbench.schema.measurement import SystemSeries
 from accelbench.sinks import mlflow_fields
 from accelbench.sinks.mlflow_fields import NOTE, of_cells, of_process, run_name
-from tests.sinks.samples import STAND_IN, cell, record
+from tests.sinks.samples import MAKER, cell, record
 
 
 def test_metrics_are_the_published_row_with_a_speed_of_three_digits_and_times_the_records_own():
@@ -52,7 +52,7 @@ def test_names_fit_the_table_settings_are_those_that_differ_and_a_stand_in_never
     keras = {"engine": Engine.keras, "keras": KerasSettings()}
     assert run_name(cell(**keras, repeat=3)) == "cnn train keras fp32 b128"
     assert run_name(cell("a-b" * 20)) == "a-ba-ba-…b train fp32 b128"
-    run = of_process(record(cell(**keras, threads=3, seed=4), data=STAND_IN))
+    run = of_process(record(cell(**keras, threads=3, seed=4), data=MAKER.stand_in))
     assert not run.params.keys() & {"backend", "jit_compile", "steps_per_execution", "keras.tpu", "compile"}
     names = ("model", "engine", "asked_threads", "seed", "data")
     assert [run.params[name] for name in names] == ["cnn", "keras", "3", "4", "mnist (stand-in)"]
