@@ -57,7 +57,6 @@ def pairs(batch_size):
 COUNTS = []  # what `varying` gives next
 # Batches, losses and counts, some of which are none, or of another kind than they should be.
 FUNCTIONS = {
-    "wrong_size": lambda batch_size: torch.randn(batch_size + 1, 32),
     "with_edges": lambda batch_size: (torch.zeros(batch_size, 32), torch.zeros(2, 3)),
     "with_table": lambda batch_size: (torch.zeros(batch_size, 32), torch.zeros(1, 3)),
     "no_tensors": lambda batch_size: {"ids": [1, 2, 3]},

@@ -160,7 +160,6 @@ class Validates(Lit):
         assert not self.training
         self.log("score", float(len(self.losses)))
         self.log("rest_nan", torch.tensor(float("nan")))
-        self.log("single", torch.tensor(0.9))
 
     def val_dataloader(self):
         return DataLoader(samples(16), 8)

@@ -72,7 +72,6 @@ class Run(SleepRun):
     ("on_host", "inside", "mode", "pipeline", "kept"),
     [
         (True, False, Mode.infer, Pipeline.array, {"data_s"}),
-        (True, False, Mode.train, Pipeline.array, {"data_s"}),
         (False, False, Mode.infer, Pipeline.array, {"data_s", "copy_in_s", "copy_out_s"}),
         (False, False, Mode.train, Pipeline.array, {"data_s", "copy_in_s"}),
         (False, False, Mode.infer, Pipeline.device, {"data_s", "copy_out_s"}),
@@ -154,21 +153,6 @@ def test_a_precision_is_recognised_by_its_formats_and_others_are_described():
 # When a training to a target is evaluated, and when it ends.
 
 
-def run_of(epochs=4, **target):
-    run = GoalRun(cell_to_goal(epochs=epochs, target=target))
-    run.plan(Order(100, 32, last="keep"))  # 4 steps in an epoch
-    return run
-
-
-def trained(run, values):
-    """Trains until the end with these values as results of evaluations. Returns the steps of each interval."""
-    nums, values = [], iter(values)
-    while not run.is_over:
-        nums.append(len(list(run.interval_of(iter(range(1000))))))
-        run.evaluated(next(values))
-    return nums
-
-
 @pytest.mark.parametrize(
     ("settings", "ends"),
     [
@@ -200,16 +184,14 @@ def test_it_is_evaluated_as_often_as_asked_and_at_the_end_or_after_a_call_of_sev
     ],
 )
 def test_it_ends_after_the_evaluation_that_follows_the_hit(settings, values, hit, stayed, num_evaluations):
-    run = run_of(**settings)
-    assert sum(trained(run, values)) == (16 if len(values) == 1 else 4 * num_evaluations)
+    run = GoalRun(cell_to_goal(epochs=4, target=settings))
+    run.plan(Order(100, 32, last="keep"))  # 4 steps in an epoch
+    num_steps = 0
+    while not run.is_over:
+        num_steps += len(list(run.interval_of(iter(range(1000)))))
+        run.evaluated(values[len(run.training.evaluations)])
+    assert num_steps == (16 if len(values) == 1 else 4 * num_evaluations)
     assert (run.training.hit, run.training.stayed, len(run.training.evaluations)) == (hit, stayed, num_evaluations)
-
-
-def test_samples_and_epochs_of_parts_of_an_epoch():
-    run = run_of(epochs=2, every=0.5)
-    assert trained(run, [0.1, 0.1, 0.1, 0.1]) == [2, 2, 2, 2]
-    evaluations = [(each.num_steps, each.num_samples, each.epochs) for each in run.training.evaluations]
-    assert evaluations == [(2, 64, 0.64), (4, 100, 1.0), (6, 164, 1.64), (8, 200, 2.0)]
 
 
 def test_the_split_is_disjoint_and_depends_on_the_data_alone():

@@ -118,17 +118,11 @@ def test_a_cell_of_which_another_format_ran_is_invalid(digits, monkeypatch):
     assert any("0 of 3 matrix products multiply integers" in note for note in measurement.notes)
 
 
-@pytest.fixture(scope="module")
-def trained(digits, tmp_path_factory):
-    """The weights file of a small network that was trained on the digits, saved by a cell with protocol=fit."""
-    path = tmp_path_factory.mktemp("weights") / "trained.safetensors"
-    learning = replace(MLP, learning_rate=0.01)
-    measured(pytorch, make_cell(**FIT | {"model": learning, "epochs": 8, "save_weights": True}), digits, path)
-    return path
-
-
 @pytest.mark.parametrize("engine", [marked(engine, engine != Engine.openvino) for engine in HAVE_FORMATS])
-def test_a_quantised_network_multiplies_integers_and_its_accuracy_stands_beside_fp32s(hosts, digits, trained, engine):
+def test_a_quantised_network_multiplies_integers_and_its_accuracy_stands_beside_fp32s(hosts, digits, tmp_path, engine):
+    trained = tmp_path / "trained.safetensors"
+    learning = replace(MLP, learning_rate=0.01)
+    measured(pytorch, make_cell(**FIT | {"model": learning, "epochs": 8, "save_weights": True}), digits, trained)
     model = replace(MLP, weights=str(trained))
     # A quantiser may reset the thread, so that it does not flush any more.
     cell = make_cell(engine=engine, model=model, precision=Precision.int8, threads=1, options=FLUSHING)

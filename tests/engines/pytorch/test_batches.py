@@ -73,7 +73,6 @@ def test_samples_are_what_a_function_counts_and_may_differ_from_batch_to_batch(t
 @pytest.mark.parametrize(
     ("asked", "changes", "message"),
     [
-        (("TwoInputs", "wrong_size"), {}, f"model.batch={OWN}.wrong_size: was called for 4 samples, but the first"),
         (("TwoInputs", "no_tensors"), {}, f"model.batch={OWN}.no_tensors: should return a tensor, a tuple or a"),
         (("TwoInputs", "tokens"), {}, f"model.batch={OWN}.tokens: has ids, mask, labels, but the network needs left"),
         (("Tokens", "tokens"), {"inputs": ("id",)}, f"model.batch={OWN}.tokens: has ids, mask, labels, but the netw"),

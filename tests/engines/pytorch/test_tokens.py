@@ -26,6 +26,7 @@ ARGS = {
     "t5": {"vocab_size": 90, "d_model": 32, "d_kv": 16, "num_layers": 2, "num_heads": 2, "d_ff": 64},
 }
 CLASSIFIES = Task.classification
+PROMPT, NEW, BATCH, LAYERS, WIDTH = 6, 5, 3, 2, 32  # of generated text
 
 
 def model(name="bert", task=Task.masked_lm, seq_len=16, **args):
@@ -88,30 +89,36 @@ def test_batches_have_the_labels_of_their_task_and_no_special_ids():
     assert "labels" not in TokenMaker(cell(model(), mode=Mode.infer), 50)()
 
 
+def asked(name="gpt2", num_tokens=PROMPT, **changes):
+    generate = Generate(prompt_tokens=num_tokens, new_tokens=NEW)
+    return cell(model(name, Task.causal_lm), mode=Mode.generate, generate=generate, batch_size=BATCH, **changes)
+
+
 @pytest.mark.parametrize(
-    ("spec", "message"),
+    ("asked", "message"),
     [
-        (model("bertt"), "model.name=bertt: transformers has no such network."),
-        (model("vit"), "model.name=vit: its configuration has no vocab_size for token ids: use another model.name"),
-        (model("gpt2"), "model.task=masked_lm: gpt2 can't do this task: use another model.task"),
-        (model(num_hidden_layer=2), "model.args.num_hidden_layer: bert's configuration has no such argument"),
-        (model("esm"), "model.args.vocab_size: esm has no default: set it to the number of token ids"),
-        (model(seq_len=513), "model.batch_args.seq_len=513: bert accepts at most 512 tokens"),
+        (cell(model("bertt")), "model.name=bertt: transformers has no such network."),
+        (
+            cell(model("vit")),
+            "model.name=vit: its configuration has no vocab_size for token ids: use another",
+        ),
+        (cell(model("gpt2")), "model.task=masked_lm: gpt2 can't do this task: use another model.task"),
+        (cell(model(num_hidden_layer=2)), "model.args.num_hidden_layer: bert's configuration has no such argument"),
+        (cell(model("esm")), "model.args.vocab_size: esm has no default: set it to the number of token ids"),
+        (cell(model(seq_len=513)), "model.batch_args.seq_len=513: bert accepts at most 512 tokens"),
+        slow(asked("mamba"), "model.name=mamba: mode=generate needs a network with a key-value cache: use"),
+        (
+            asked("gpt2", 1020),
+            "generate.prompt_tokens and generate.new_tokens: together 1025: gpt2 accepts at most",
+        ),
     ],
 )
-def test_a_mistake_is_one_sentence_that_names_the_setting(tmp_path, spec, message):
+def test_a_mistake_is_one_sentence_that_names_the_setting(tmp_path, asked, message):
     with pytest.raises(UserError, match=f"^{re.escape(message)}"):
-        engine.run(cell(spec), tmp_path)
+        engine.run(asked, tmp_path)
 
 
 # Generation of text.
-
-PROMPT, NEW, BATCH, LAYERS, WIDTH = 6, 5, 3, 2, 32
-SHORT, LONG = Generate(prompt_tokens=PROMPT, new_tokens=NEW), Generate(prompt_tokens=1000, new_tokens=25)
-
-
-def asked(name="gpt2", generate=SHORT, **changes):
-    return cell(model(name, Task.causal_lm), mode=Mode.generate, generate=generate, batch_size=BATCH, **changes)
 
 
 def generated(tmp_path, *words, num_bytes, **changes):
@@ -167,18 +174,6 @@ def test_fed_the_same_tokens_a_network_that_forgets_some_gives_other_logits(tmp_
     monkeypatch.setattr(zoo, "build", built)
     (defect,) = engine.run(asked(steps=2), tmp_path).defects
     assert re.search("differs by .* % from the output of a newly built network", defect)
-
-
-@pytest.mark.parametrize(
-    ("name", "generate", "message"),
-    [
-        slow("mamba", SHORT, "model.name=mamba: mode=generate needs a network with a key-value cache: use"),
-        ("gpt2", LONG, "generate.prompt_tokens and generate.new_tokens: together 1025: gpt2 accepts at most 1024 tok"),
-    ],
-)
-def test_what_can_not_generate_is_told_before_it_runs(tmp_path, name, generate, message):
-    with pytest.raises(UserError, match=f"^{re.escape(message)}"):
-        engine.run(asked(name, generate), tmp_path)
 
 
 @pytest.mark.gpu

@@ -12,8 +12,8 @@ from accelbench.engines.pytorch import engine, weights, zoo
 from accelbench.engines.pytorch.flops import count
 from accelbench.engines.pytorch.module import ImageTask
 from accelbench.errors import UserError
-from accelbench.schema.cell import Library, Mode, ModelSpec, Options, Precision, Protocol, Task, Weights
-from engines.cells import measured
+from accelbench.schema.cell import Library, ModelSpec, Options, Precision, Task, Weights
+from engines.cells import FIT, MLP, measured
 from fakes import make_cell, needs
 from honest.networks import Tied
 from marks import slow
@@ -21,10 +21,8 @@ from marks import slow
 # Networks of each kind of study 000 by timm's names: parameters, and multiply-adds for an image of 224 x 224 in 1e9.
 STUDY_000 = {
     "efficientnet_b4": (19_341_616, 1.504),
-    "mobilenetv2_100": (3_504_872, 0.301),
     "nasnetalarge": (88_753_150, 10.284),
     "resnet18": (11_689_512, 1.814),
-    "resnet50": (25_557_032, 4.089),
     "vgg16": (138_357_544, 15.470),
     "legacy_xception": (22_855_952, 4.553),
 }
@@ -82,7 +80,6 @@ def own_spec(target, **more):
     [
         (own_spec("nowhere.at.All"), r"model.target=nowhere.at.All: can't be imported \(No module named 'nowhere'\)"),
         (own_spec(f"{__name__}.YourNet"), r"can't be imported \(module .* has no attribute 'YourNet'\)"),
-        (own_spec("torch.nn.Flatten", args={"widht": 3}), "model.args: .*unexpected keyword argument 'widht'"),
         (own_spec(f"{__name__}.make_list", factory=True), "should make a torch.nn.Module, not a list"),
         ({"name": "mlp", "args": {"widht": 3}}, "model"),
         ({"name": "resnet51", "library": Library.torchvision}, "model.name=resnet51: torchvision has no such network"),
@@ -97,8 +94,6 @@ def test_a_wrong_target_name_or_argument_is_the_users_error(asked, message):
 
 # Files of weights: loaded, refused, and saved after training.
 
-MLP = ModelSpec(name="mlp", args={"widths": [8], "dropout": 0.0}, optimizer="sgd", learning_rate=0.1)
-FIT = {"mode": Mode.train, "protocol": Protocol.fit, "epochs": 1, "batch_size": 64, "model": MLP}
 TINY = {"num_hidden_layers": 1, "hidden_size": 32, "num_attention_heads": 2, "vocab_size": 50}
 BERT = ModelSpec(name="bert", library=Library.transformers, task=Task.masked_lm, args=TINY)
 TIMM = ModelSpec(name="test_resnet", library=Library.timm)
