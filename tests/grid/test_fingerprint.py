@@ -91,7 +91,7 @@ def check(target, python=None):
     check_own_code([make_cell(model=ModelSpec(name="own", library=Library.custom, network=target), python=python)])
 
 
-def test_what_is_there_is_found_and_nothing_is_imported(folder):
+def test_a_name_is_found_or_refused_without_an_import(folder):
     for place in ("my_nets", "mine", "mine.nets", "mine.deep.nets", "space.nets"):
         for python in (None, sys.executable):
             check(f"{place}.Net", python)
@@ -99,9 +99,7 @@ def test_what_is_there_is_found_and_nothing_is_imported(folder):
     for text in ("from loud import *", "globals()['Ne' + 't'] = 1", "def __getattr__(name): ..."):
         (folder / "my_nets.py").write_text(text)  # it does not name all that it has
         check("my_nets.Net")
-
-
-def test_a_name_that_its_module_does_not_have_is_refused_without_an_import(folder):
+    (folder / "my_nets.py").write_text("import loud_and_not_there")
     for target, reason in (
         *(("mine.nets.Nett", "mine.nets has no Nett. Did you mean Net?"), ("mine.netz.Net", "there is no module mine")),
         ("my_nets.Other", "my_nets has no Other."),

@@ -1,17 +1,10 @@
-"""What a sweep knows of its machine: peak speeds of devices, and whether it is quiet. The load is told.
+"""What a sweep knows of its machine: peak speeds of devices, and whether it is quiet. The load is told."""
 
-Only the last test is beside real load.
-"""
-
-import os
 import re
-import subprocess
-import sys
 from dataclasses import asdict, replace
 
 import pytest
 
-from accelbench.cli import main
 from accelbench.devices.proc import CpuTimes
 from accelbench.errors import UserError
 from accelbench.isolation.child import Outcome
@@ -28,7 +21,7 @@ from accelbench.sweep import session
 from accelbench.sweep.prober import Prober, Quiet
 from beside import BUSY, REASON, series
 from beside import quiet as without_load
-from fakes import faulty_host, give_ceilings, make_ceilings, make_cell, make_measurement, make_record
+from fakes import faulty_host, make_ceilings, make_cell, make_measurement, make_record
 
 ENVIRONMENT = {"machine": {"cpu_name": "a CPU"}, "versions": {"torch": "2"}, "variables": {}, "code": "c"}
 CELL = make_cell(batch_size=32)
@@ -251,27 +244,3 @@ def test_where_it_is_allowed_a_cell_counts_and_its_record_says_so(machine, loade
     monkeypatch.setenv("ACCELBENCH_BUSY", "yes")
     with pytest.raises(UserError, match="ACCELBENCH_BUSY=yes: unknown value. Use allowed to accept cells"):
         loaded(busy=1)
-
-
-BURN = "import time\nend = time.monotonic() + 120\nwhile time.monotonic() < end: pass"
-CORES = len(os.sched_getaffinity(0))
-WORDS = f"model=mlp data=random mode=infer batch_size=512 tracking=none quiet_s=0 out=runs/busy threads={CORES}"
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(300)
-@pytest.mark.skipif(CORES < 2, reason="two threads need two cores")
-def test_beside_as_many_busy_processes_as_cores_a_real_cell_has_no_number(here, monkeypatch):
-    monkeypatch.delenv("ACCELBENCH_BUSY")
-    give_ceilings(here / "cache" / "accelbench")
-    running = [subprocess.Popen([sys.executable, "-c", BURN]) for _ in range(CORES)]
-    try:
-        assert main(WORDS.split()) == 0
-    finally:
-        for process in running:
-            process.kill()
-            process.wait()
-    (sweep,) = read.read_all(here / "runs/busy")
-    (cell,) = sweep.cells
-    assert (cell.outcome, cell.row["samples_per_s"]) == ("disturbed", None)
-    assert f"of {CORES} cores" in cell.disturbed

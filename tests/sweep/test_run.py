@@ -340,6 +340,9 @@ def test_a_sweep_of_one_small_cell_leaves_no_secret_in_any_file(project, monkeyp
     assert main([*QUOTING, "tracking=mlflow", "out=runs/a"]) == 0
     (measured,) = map(record.read, (project / "runs/a").glob("*-*.json"))
     assert measured.environment["variables"].items() >= {"OMP_PROC_BIND": "false"}.items()
+    # Real samples and the real steady state have the same clock: this is how load beside a cell is found.
+    started_s, (began_s, ended_s) = measured.system.started_boot_s, measured.measurement.steady_boot_s
+    assert started_s < began_s < ended_s < started_s + measured.wall_s
     assert main(["report", "runs"]) == 0
     assert main(["merge", "runs/a", "--into", "all"]) == 0
     assert (project / "mlflow.db").exists()
