@@ -97,10 +97,7 @@ def test_a_process_knows_its_place_among_those_of_all_hosts(monkeypatch):
     assert Ranks(1).part == (0, 1)
     for here, num in (("2", 2), ("3", 4)):
         monkeypatch.setenv("LOCAL_WORLD_SIZE", here)
-        needs = f"devices={num}: needs {num} processes, the same number on each host"
-        here = f"4 were started, {here} of them on this host"
-        how = f"on one host, use `torchrun --nproc-per-node {num}`; on several, use --nnodes HOSTS and --nproc-per-node"
-        with pytest.raises(UnsupportedError, match=f"^{needs}, but {here}: {how} {num}/HOSTS$"):
+        with pytest.raises(UnsupportedError, match=f"^devices={num}: .* 4 were started, {here} of them on this host"):
             Ranks(num)
 
 

@@ -181,15 +181,9 @@ def test_torchvisions_pretrained_weights_are_loaded(monkeypatch, tmp_path):
 
 
 @needs("timm")
-def test_timms_pretrained_weights_are_loaded(tmp_path, monkeypatch):
-    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
-    folder = tmp_path / "models--timm--test_resnet.r160_in1k"
-    snapshot = folder / "snapshots" / ("0" * 40)
-    snapshot.mkdir(parents=True)
-    (folder / "refs").mkdir()
-    (folder / "refs" / "main").write_text("0" * 40)
-    torch.manual_seed(5)
-    state = zoo.build(TIMM, (3, 64, 64), 1000).state_dict()
-    save_file(state, snapshot / "model.safetensors")
-    model = replace(TIMM, weights=Weights.pretrained, args={"cache_dir": str(tmp_path)})
-    assert_has(zoo.build(model, (3, 64, 64), 1000), state)
+def test_timms_pretrained_weights_are_loaded(tmp_path):
+    path, state = tmp_path / "own.safetensors", drawn(5, TIMM, (3, 64, 64)).state_dict()
+    save_file(state, path)
+    source = {"pretrained_cfg_overlay": {"file": str(path), "num_classes": 10}}
+    model = replace(TIMM, weights=Weights.pretrained, args=source)
+    assert_has(zoo.build(model, (3, 64, 64), 10), state)
