@@ -96,7 +96,6 @@ def without_results(files):
         (without_results, False, 2, "no sweep there"),
         (named("results/" + "x" * 300), False, 2, "File name too long"),
         (named("../surplus"), False, 1, "WRONG   surplus: not the file"),  # it stays in the folder of the files
-        (named("/surplus"), False, 1, "WRONG   surplus: not the file"),
     ],
 )
 def test_what_was_changed_by_hand_is_found(bundle, capsys, edit, fix, status, told):

@@ -91,11 +91,11 @@ def test_jobs_come_by_their_gains_and_name_settings_with_the_device_where_it_is_
 def test_the_best_is_by_what_is_wanted():
     def chosen(*figures, limit=None):
         """The jobs of a cell for each (samples/s, seconds of a step), by batch size from 1."""
-        made = [maker.cell(mode=Mode.infer, batch_size=i) for i, _ in enumerate(figures, 1)]
-        steps = [[step_s] * 700 for _, step_s in figures]
-        rates = [rate for rate, _ in figures]
-        each = zip(made, rates, steps, strict=True)
-        return jobs(cells([maker.ok(cell, rate, latency_s=step) for cell, rate, step in each]), limit)
+        made = [
+            maker.ok(maker.cell(mode=Mode.infer, batch_size=i), rate, latency_s=[step_s] * 700)
+            for i, (rate, step_s) in enumerate(figures, 1)
+        ]
+        return jobs(cells(made), limit)
 
     (group,) = chosen(BEATEN, MIDDLE, QUICK, FAST)
     told = [(round(cell.speed), criteria) for _, cell, criteria in choices(group)]
@@ -126,13 +126,9 @@ def test_the_headline_says_what_is_missing_and_what_is_in_doubt() -> None:
     rates = {("mlp", "pytorch"): 1000, ("mlp", "keras"): 1010, ("cnn", "pytorch"): 100, ("cnn", "keras"): 300}
     made = [maker.ok(maker.cell(model, engine=Engine(engine)), rate) for (model, engine), rate in rates.items()]
     made[3] = maker.ok(made[3].cell, 300, warnings=["the loader waited"], settled=False, warmup_total_s=1.0)
-    beside = maker.beside_others(maker.ok(maker.cell("rnn"), 9))
-    made = [
-        beside,
-        *made,
-        maker.ok(maker.cell("cnn", precision="bf16"), 150),
-        maker.ok(maker.cell(mode=Mode.infer), 5, maker.stand_in),
-    ]
+    made.insert(0, maker.beside_others(maker.ok(maker.cell("rnn"), 9)))
+    made.append(maker.ok(maker.cell("cnn", precision="bf16"), 150))
+    made.append(maker.ok(maker.cell(mode=Mode.infer), 5, maker.stand_in))
     gone = {"gpu": "no NVIDIA driver (libnvidia-ml)", "tpu": "no chip"}
     made += [maker.record(maker.cell(device=word), Status.skipped, reason=why) for word, why in gone.items()]
     made += [maker.record(maker.cell("lstm"), Status.failed, reason="raised " + 12 * "slowly ")]

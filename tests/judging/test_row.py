@@ -91,15 +91,18 @@ def test_latency_tails_are_withheld_where_the_samples_do_not_support_them(num, s
         assert [row[f"latency_p50_ms{end}"] for end in ("_low", "", "_high")] == pytest.approx([1.0, 3.5, 6.0])
 
 
-def test_the_steps_parts_are_medians_in_ms():
+def test_the_parts_of_steps_memory_and_utilisation():
     steps = {"latency_s": [0.010, 0.020, 0.030], "launch_s": [0.001, 0.009, 0.002], "data_s": [0.003, 0.001, 0.002]}
-    row = row_of(**steps, copy_in_s=[0.004, 0.004, 0.005], copy_out_s=[0.0, 0.006, 0.007])
-    parts = [row[name] for name in ("launch_p50_ms", "data_wait_ms", "copy_in_ms", "compute_ms", "copy_out_ms")]
-    assert parts == pytest.approx([2, 2, 4, 9, 6])  # compute: 3, 9 and 16 ms are left of the steps
-    assert row["data_wait_share"] == pytest.approx(0.1)
-
-
-def test_memory_and_utilisation_over_the_steady_state():
+    steps |= {"copy_in_s": [0.004, 0.004, 0.005], "copy_out_s": [0.0, 0.006, 0.007]}
+    # Medians; 3, 9 and 16 ms are left for computing.
+    expected = {"launch_p50_ms": 2, "data_wait_ms": 2, "copy_in_ms": 4, "compute_ms": 9, "copy_out_ms": 6}
+    expected["data_wait_share"] = 0.1
+    # Means, which add up to the steps.
+    phases = {"data_wait": [1e-3] * 8, "forward": [3e-3, 5e-3] * 4, "framework": [0.0] * 8}
+    breakdown = Breakdown(phases_s=phases, undisturbed_s=[4.9e-3] * 8)
+    expected |= {"breakdown_data_wait_ms": 1, "breakdown_forward_ms": 4, "breakdown_framework_ms": 0}
+    expected |= {"breakdown_backward_ms": None, "breakdown_disturbance": 5 / 4.9 - 1}
+    # Means over the steady state.
     values = {
         "host_memory_mb": [900.0, 100.0, None, 300.0, 900.0],
         "cpu_utilization_percent": [10.0, None, 150.0, 50.0, 10.0],
@@ -110,11 +113,12 @@ def test_memory_and_utilisation_over_the_steady_state():
         "gpu_0_sm_clock_mhz": [210.0, 1410.0, None, 1390.0, 210.0],
     }
     system = SystemSeries(started_boot_s=1000.0, t_s=[0, 0.1, 0.2, 0.3, 0.4], values=values, peak_host_bytes=35 * 10**7)
-    row = row_of(system=system, peak_device_bytes=2_500_000, steady_boot_s=(1000.05, 1000.35))
-    expected = {"peak_host_mb": 350, "mean_host_mb": 200, "cpu_utilization_percent": 100, "system_time_share": 0.25}
+    expected |= {"peak_host_mb": 350, "mean_host_mb": 200, "cpu_utilization_percent": 100, "system_time_share": 0.25}
     expected |= {"page_faults_per_s": 1000, "gpu_temperature_c": 50, "gpu_clock_mhz": 1400, "peak_device_mb": 2.5}
     expected["mean_gpu_used_mb"] = 20
-    assert {name: row[name] for name in expected} == expected
+    measured = {"breakdown": breakdown, "peak_device_bytes": 2_500_000, "steady_boot_s": (1000.05, 1000.35)}
+    row = row_of(system=system, **steps, **measured)
+    assert {name: row[name] for name in expected} == pytest.approx(expected)
 
 
 @pytest.mark.parametrize(("until_s", "power_w"), [(2.5, 300), (1.4, None)])
@@ -123,14 +127,6 @@ def test_the_power_of_a_gpu_is_that_of_its_steady_state_only(until_s, power_w):
     values = {"gpu_0_power_w": [100.0, 100.0, 200.0, 300.0, 300.0, 300.0]}
     system = SystemSeries(started_boot_s=1000.0, t_s=[0.0, 0.5, 1.0, 1.5, 2.0, 2.5], values=values)
     assert row_of(system=system, steady_boot_s=(1000.5, 1000 + until_s))["gpu_power_w"] == power_w
-
-
-def test_the_phases_of_a_breakdown_are_means_that_add_up_to_the_steps():
-    phases = {"data_wait": [1e-3] * 8, "forward": [3e-3, 5e-3] * 4, "framework": [0.0] * 8}
-    row = row_of(breakdown=Breakdown(phases_s=phases, undisturbed_s=[4.9e-3] * 8))
-    parts = [row[f"breakdown_{phase}_ms"] for phase in (*phases, "backward")]
-    assert parts == [pytest.approx(1), pytest.approx(4), 0, None]
-    assert row["breakdown_disturbance"] == pytest.approx(5 / 4.9 - 1)
 
 
 # 0.2 s of arithmetic in fp32, 0.1 s of memory traffic, 0.01 s of launches.

@@ -164,19 +164,17 @@ def test_the_folders_of_sweeps_are_found_at_any_depth_but_not_hidden_or_linked_o
         plan_file.sweep_folders(tmp_path)
 
 
-MODEL = ModelSpec(name="mlp", args={"units": 128, "dropout": 0.1})
-OTHERS = {
-    "units=256": {"model": replace(MODEL, args={"units": 256, "dropout": 0.1})},
-    "learning_rate=0.5": {"model": replace(MODEL, learning_rate=0.5)},
-    "data=cifar10": {"data": DataSpec(name="cifar10")},
-    "measure_s=9": {"window": Window(measure_s=9)},
-    "epochs=7": {"epochs": 7},
-}
-
-
 def test_cells_of_one_label_are_told_apart_by_the_settings_in_which_they_differ():
-    first, *others = [make_cell(**{"model": MODEL, **changes}) for changes in ({}, *OTHERS.values())]
-    for words, other in zip(OTHERS, others, strict=True):
+    model = ModelSpec(name="mlp", args={"units": 128, "dropout": 0.1})
+    settings = {
+        "units=256": {"model": replace(model, args={"units": 256, "dropout": 0.1})},
+        "learning_rate=0.5": {"model": replace(model, learning_rate=0.5)},
+        "data=cifar10": {"data": DataSpec(name="cifar10")},
+        "measure_s=9": {"window": Window(measure_s=9)},
+        "epochs=7": {"epochs": 7},
+    }
+    first, *others = [make_cell(**{"model": model, **changes}) for changes in ({}, *settings.values())]
+    for words, other in zip(settings, others, strict=True):
         assert first.label == other.label
         assert words in labels([first, other])[other.id].removeprefix(other.label).split("-")
     cells = [first, *others, make_cell(batch_size=8), make_cell(repeat=1)]

@@ -79,9 +79,8 @@ def test_variables_that_change_the_speed_are_kept_and_no_others():
 @pytest.mark.parametrize(
     ("arguments", "is_secret"),
     [
-        *(({"api_key": value}, True) for value in (123456789, 271828.5)),
+        ({"api_key": 271828.5}, True),
         ({"cfg": {"depth": 3, "api_key": "x"}}, True),
-        ({"stages": [{"width": 3}, {"login": {"pwd": "x"}}]}, True),
         *(({"credentials": {"user": "jane"}}, True), ({"auth": ["jane", "x"]}, True)),
         ({"urls": ["https://host", f"https://me:{HIDDEN}@host"]}, True),
         ({"cfg": {"num_tokens": 128, "key_dim": 64, "keys": ["query", "value"], "ratio": 0.5}}, False),

@@ -46,6 +46,8 @@ def searched(shared, project, monkeypatch):
 
 
 def test_a_search_ends_with_a_sentence_and_records_that_say_the_same(searched):
+    with pytest.raises(UserError, match="--serve: the cells differ in what they serve, or in its limit"):
+        searched([*settings(1, 8), *settings(8, fault="serve late")])
     text = searched(settings(1, 8))
     (sweep,) = read.read_all(FOLDER)
     (best,) = capacities(sweep.cells)  # the other one's offline throughput is below what this one serves
@@ -72,11 +74,6 @@ def test_a_probe_whose_requests_came_late_is_tried_again_with_another_seed(searc
     text = searched(settings(8, fault="serve later"), budget_s=100.0, status=1)
     assert text.endswith(UNSURE)
     assert "requests were issued .72" in text
-
-
-def test_one_network_is_searched_at_a_time(searched):
-    with pytest.raises(UserError, match="--serve: the cells differ in what they serve, or in its limit"):
-        searched([*settings(8), *settings(8, fault="serve late")])
 
 
 def test_the_budget_ends_it_and_the_same_command_goes_on(searched):

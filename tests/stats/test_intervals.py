@@ -9,6 +9,7 @@ import scipy  # its parts are imported when they are used
 
 from accelbench.stats import intervals
 from accelbench.stats.intervals import mean_difference_interval, mean_interval, share_difference
+from stats.test_request_latencies import at_most
 
 INF = math.inf
 FIRST = [27.5, 21.0, 19.0, 23.6, 17.0, 17.9, 16.9, 20.1, 21.9, 22.6, 23.1, 19.6, 19.0, 21.7, 21.4]
@@ -52,15 +53,6 @@ def times(rng, runs, num, ratio=1.0, spread=0.1, late=0.0):
 def is_sure(*args, **limits):
     comparison = intervals.arrival_ratio(*args, **limits)
     return (comparison.low or 0) > 1 or (comparison.high or INF) < 1
-
-
-def share_sure(first, second):
-    return np.mean([is_sure(one, two) for one, two in zip(first, second, strict=True)])
-
-
-def at_most(share, runs):
-    """The most of so many runs, each of which has this chance: more are seen once in a thousand times."""
-    return scipy.stats.binom.isf(0.001, runs, share) / runs
 
 
 @pytest.mark.parametrize(("num", "rank"), [(6, 1), (8, 1), (9, 2), (10, 2), (15, 4), (20, 6)])
@@ -115,7 +107,7 @@ SLOW = [pytest.param(num, late, marks=pytest.mark.slow) for num in (5, 20) for l
 def test_of_2000_comparisons_of_equal_settings_at_most_5_percent_are_sure(num, late):
     rng = np.random.default_rng([num, int(10 * late)])
     first, second = (times(rng, 2000, num, late=late) for _ in "ab")
-    assert share_sure(first, second) <= at_most(0.05, 2000)
+    assert sum(map(is_sure, first, second)) <= at_most(0.05, 2000)
     if num >= 6:
         bounds = [intervals.median_interval(times) for times in first]
-        assert sum(not low <= 1 <= high for low, high in bounds) / 2000 <= at_most(0.05, 2000)
+        assert sum(not low <= 1 <= high for low, high in bounds) <= at_most(0.05, 2000)
