@@ -105,8 +105,8 @@ def test_what_is_not_the_same_thing_is_refused_unless_it_was_asked_for(other, na
     assert re.search(f"Not the same thing: .*{re.escape(named)}", answered(*sides, anyway=True)[1])
 
 
-def late(**changes):
-    return RecordSet(name="late", processes=processes(900.0, num=10, **changes)[5:])
+def late(speed=900.0, **changes):
+    return RecordSet(name="late", processes=processes(speed, num=10, **changes)[5:])
 
 
 def test_sides_that_did_not_take_turns_cannot_be_told_apart():
@@ -126,6 +126,7 @@ def test_sides_that_did_not_take_turns_cannot_be_told_apart():
     [
         ((records(num=1), records(900.0, num=1)), 0.05),
         ((records(), late()), 0.05),
+        ((records(), late(1000.0)), 0.05),
         ((records(), records(900.0)), 0.1),
         ((records(status=Status.skipped), records(status=Status.skipped)), 0.05),
     ],

@@ -81,8 +81,8 @@ RESET = sampled(1.0, 2.0, cpu_quota_throttled_s=[8.5, 0.0], cpu_thermal_throttle
         (busy(170.0, protocol=Protocol.server), "doubt", ()),
         (with_faults(58000.0, 52.0, device=Device.gpu), None, ()),
         (with_faults(5000.0, 52.0), None, ()),  # too few to be the reason
-        ({"warnings": ["a check failed"]}, "doubt", ("a check failed",)),
-        ({"notes": ["calibrated"]}, "note", ("calibrated",)),
+        ({"warnings": ["no room; no time", "an odd layer"]}, "doubt", ("no room, no time", "an odd layer")),
+        ({"notes": ["one; two"]}, "note", ("one, two",)),  # one remark
     ],
 )
 def test_what_may_be_wrong_with_a_number_is_a_doubt_and_what_its_interval_says_a_note(measured, kind, texts):
@@ -96,9 +96,3 @@ def test_what_is_doubtful_of_requests():
     missed = {"num_errors": 3, "error": "no"}
     doubts = [warnings_of(summarise(make_served(**changes))) for changes in ({}, grew, missed)]
     assert doubts == [[], ["ended early: the queue grows"], ["3 of 1,000 requests have no answer: no"]]
-
-
-def test_a_remark_with_a_semicolon_stays_one_remark():
-    told = remarks_about(warnings=["a library failed: no room; no time", "an odd layer"], notes=["one; two"])
-    assert [text for kind, text in told if kind == Kind.doubt] == ["a library failed: no room, no time", "an odd layer"]
-    assert (Kind.note, "one, two") in told

@@ -1,4 +1,3 @@
-import contextlib
 import io
 import math
 import re
@@ -10,9 +9,7 @@ from rich.console import Console
 
 from accelbench import pipeline
 from accelbench.answers.jobs import jobs
-from accelbench.cli import main
 from accelbench.errors import UserError
-from accelbench.isolation import hosts as isolated
 from accelbench.isolation.hosts import Hosts
 from accelbench.project import RECORDS
 from accelbench.report import read
@@ -144,16 +141,6 @@ def test_a_process_that_the_budget_cuts_off_says_nothing_about_its_cell(searched
 def test_a_grid_that_cannot_be_searched_is_told(cells, message, searched):
     with pytest.raises(UserError, match=message):
         searched(cells, replace(GOAL, latency_ms=5.0))
-
-
-@pytest.mark.slow
-def test_real_cells_race(project, hosts, monkeypatch, capsys):
-    monkeypatch.setenv("COLUMNS", "300")
-    windows = ["window.warmup_s=0.01", "window.measure_s=0.05", "window.block_s=0.005", "window.latency_s=0.01"]
-    words = ["model=mlp", "mode=infer", "batch_size=1,64", "threads=1", "breakdown_s=0", *windows, "out=runs/mine"]
-    monkeypatch.setattr(isolated, "Hosts", lambda: contextlib.nullcontext(hosts))
-    assert main(["best", "--search", "--budget", "60s", *words]) == 0
-    assert "-b64-infer-1thread: fastest, " in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("limit", [3, 100, 1000, 33_333, 1 << 19])
