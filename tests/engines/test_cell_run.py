@@ -120,6 +120,8 @@ def test_what_can_not_be_had_is_refused():
         images.optimizer_named("adagrad", {"adam": 1, "sgd": 1})
     with pytest.raises(UnknownChoiceError, match=r"model=vgg: .*from: mlp"):
         layers_of(ModelSpec(name="vgg"), (28, 28), 10, {})
+    with pytest.raises(UserError, match=r"model.args: .*'widht'"):
+        layers_of(ModelSpec(name="mlp", args={"widht": 3}), (28, 28), 10, {})
     with pytest.raises(UserError, match=r"model.weights=pretrained: mlp has no trained weights"):
         layers_of(ModelSpec(name="mlp", weights=Weights.pretrained), (28, 28), 10, {})
     with pytest.raises(UnsupportedError, match="^protocol=fit: random images have no epochs: use protocol=window or s"):

@@ -11,7 +11,7 @@ from accelbench.data.arrays import Arrays, save_split
 from accelbench.data.order import VALIDATION, parts_of
 from accelbench.engines.keras import engine, networks
 from accelbench.engines.keras.feed import feed_of
-from accelbench.errors import UnsupportedError, UserError
+from accelbench.errors import UnsupportedError
 from accelbench.schema.cell import DataSpec, Device, Mode, ModelSpec, Pipeline, Precision, Protocol, Server, Span
 from engines.cells import MLP, cell_to_goal, measured, ran
 from engines.keras.cells import as_keras, elsewhere, give, keras_cell, on_two_devices, trained, with_weights_of
@@ -150,11 +150,6 @@ def test_a_network_is_its_twin(twins, case):
     assert network.count_params() == twins[f"{case}/params"]
     for train in (False, True):
         assert networks.count(network, NUM, train=train).flops == twins[f"{case}/flops{int(train)}"]
-
-
-def test_a_wrong_argument_of_a_layer_is_the_users_error():
-    with pytest.raises(UserError, match="model.args: "):
-        networks.build(ModelSpec(name="mlp", args={"dropout": "much"}), (28, 28), 10)
 
 
 # Two virtual CPUs, and missing devices.
