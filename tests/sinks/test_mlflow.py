@@ -25,11 +25,9 @@ from accelbench.report.read import read_all
 from accelbench.schema import record as records
 from accelbench.schema import serialize
 from accelbench.schema.cell import Precision, Protocol, Status
-from accelbench.sinks import delivery as module
 from accelbench.sinks import location, mlflow
 from accelbench.sinks import mlflow_fields as view
 from accelbench.sinks.delivery import Delivery, sync
-from accelbench.sinks.mlflow_fields import NOTE
 from accelbench.sinks.ui import DIRECT, serve
 from fakes import write_sweep
 from tests.sinks.samples import ENVIRONMENT, MAKER, cell, record
@@ -135,9 +133,9 @@ def test_cells_of_one_process_are_its_run_and_are_compared_with_the_first_by_syn
     assert "share" not in alone.data.metrics
     assert fast.data.tags["word"] in ("likely", "can't tell")
     assert {each for each in slow.data.tags if not each.startswith("mlflow.")} == {"record", "cell", "sweep", "word"}
-    assert "times as fast as PyTorch fp32 b128" in fast.data.tags[NOTE]
+    assert "times as fast as PyTorch fp32 b128" in fast.data.tags[view.NOTE]
     client = client_of(root)
-    answer, bars = client.get_experiment(fast.info.experiment_id).tags[NOTE].split("\n\n", 1)
+    answer, bars = client.get_experiment(fast.info.experiment_id).tags[view.NOTE].split("\n\n", 1)
     assert re.fullmatch(r"\*\*[01] of 1 job run faster than PyTorch fp32 on CPU \(same batch\)\*\*", answer)
     assert all(line.startswith("    ") for line in bars.splitlines() if line)
     assert "1 of 4 cells: 1 skipped" in bars
@@ -274,7 +272,7 @@ def test_after_a_failure_the_rest_is_sent_at_the_end_of_the_sweep(monkeypatch, r
         sent.append(record)
 
     store.deliver = send
-    monkeypatch.setattr(module, "open_store", lambda root: store)
+    monkeypatch.setattr("accelbench.sinks.delivery.open_store", lambda root: store)
     made = [record(number=number) for number in range(5)]
     delivery = deliver(Path(), *made)
     delivery.finish(map(Process.of, made))
@@ -284,7 +282,7 @@ def test_after_a_failure_the_rest_is_sent_at_the_end_of_the_sweep(monkeypatch, r
 
 
 def test_a_store_that_does_not_open_is_asked_once(monkeypatch):
-    monkeypatch.setattr(module, "open_store", asked := Mock(side_effect=ConnectionError("refused")))
+    monkeypatch.setattr("accelbench.sinks.delivery.open_store", asked := Mock(side_effect=ConnectionError("refused")))
     delivery = deliver(Path(), record())
     delivery.finish()
     assert (delivery.problem, asked.call_count) == ("refused", 1)
