@@ -7,9 +7,8 @@ from rich.console import Console
 
 from accelbench.report import build
 from accelbench.report.build import metrics
-from accelbench.report.contents import compose, reasons
+from accelbench.report.contents import compose
 from accelbench.report.overview import picture_of
-from accelbench.report.read import cells_in
 from accelbench.report.table import Table, number, rendered
 from accelbench.report.table import word as text_of
 from accelbench.schema.cell import Engine, KerasSettings, Mode, Options, Status
@@ -45,23 +44,10 @@ def test_each_machine_is_counted_and_named_with_its_processes(read, maker):
     assert page.machines[0] == "Other, Example GPU"
     assert page.environments[0] == ("machine (2 of 3 processes differ)", "cpu name Other, gpus Example GPU")
     assert ("code", "abc123") in page.environments
+    assert "What is missing, and why" not in build.markdown(page, "")
     keras = maker.ok(maker.cell(engine=Engine.keras), 1)  # whose code is another one
     keras = dataclasses.replace(keras, environment=keras.environment | {"code": "of Keras"})
     assert "differ" not in str(compose([read([records[0], keras])]).environments)
-
-
-def test_cells_are_grouped_by_reason(read, maker):
-    skipped = [maker.record(maker.cell(batch_size=2**i), Status.skipped, reason="no GPU") for i in range(6)]
-    failed = maker.record(maker.cell("cnn"), Status.failed, reason="raised")
-    beside = maker.record(maker.cell("lstm", repeat=1), Status.failed, reason="now and then")  # of a cell that is ok
-    found = [read([maker.ok(maker.cell("lstm"), 1), beside, failed, *skipped], [maker.cell("rnn")])]
-    rows = texts(reasons(cells_in(found)))
-    assert [(row["status"], row["cells"], row["reason"]) for row in rows] == [
-        ("failed", "1", "raised"),
-        ("not run yet", "1", "–"),
-        ("skipped", "6", "no GPU"),
-    ]
-    assert reasons(cells_in([read([maker.ok(maker.cell(), 1)])])) is None
 
 
 NO_GPU = "no NVIDIA driver"
