@@ -1,16 +1,12 @@
 import dataclasses
-import io
 import re
 
 import pytest
-from rich.console import Console
 
 from accelbench.report import build
 from accelbench.report.build import metrics
 from accelbench.report.contents import compose
 from accelbench.report.overview import picture_of
-from accelbench.report.table import Table, number, rendered
-from accelbench.report.table import word as text_of
 from accelbench.schema.cell import Engine, KerasSettings, Mode, Options, Status
 from accelbench.schema.measurement import Work
 from report.conftest import MNIST, served, texts, working
@@ -163,17 +159,3 @@ def test_requests_have_a_section_for_each_workload_with_the_probes_of_each_setti
     assert "J/request" not in shown
     several = asked(read([*served(maker), *served(maker, "mlp")]))
     assert [title.partition("? ")[2].split()[0] for title in several] == ["cnn", "mlp"]
-
-
-@pytest.mark.parametrize("width", [80, 90, 112])
-def test_a_table_of_prices_breaks_no_word_and_is_no_wider_than_the_terminal(width):
-    headings = ["best by", "with", "samples/s", "± (%)", "p50 (ms)", "cost of a million", "bound by", "doubts"]
-    texts = ["throughput, money", "cpu fp32 b8"], ["latency, energy", "cpu bf16 b128, pytorch"]
-    rows = [[*map(text_of, own), *map(number, (2740, 48, 452, 313)), text_of("compute"), number(2)] for own in texts]
-    out = io.StringIO()
-    Console(file=out, width=width).print(rendered(Table(title="", headings=headings, rows=rows), width))
-    lines = [line.rstrip() for line in out.getvalue().splitlines()]
-    assert max(map(len, lines)) <= width
-    shown = " ".join(lines).split()
-    assert {entry for row in rows for each in row for entry in each.text.split()} <= set(shown)
-    assert {part for heading in headings for part in heading.split()} <= set(shown)
