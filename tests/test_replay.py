@@ -18,7 +18,7 @@ from accelbench.schema.cell import Device, Library, ModelSpec, Precision
 from accelbench.schema.measurement import Block
 from fakes import make_cell, make_measurement, make_record, write_sweep
 from marks import slow
-from sweep.conftest import project, shared  # noqa: F401
+from sweep.conftest import shared  # noqa: F401
 from tests.test_bundle import changed
 
 BUDGET_S = 120.0
@@ -55,7 +55,6 @@ LEAD = {(Precision.fp32, 8): 6400, (Precision.fp32, 32): 3200, (Precision.bf16, 
         (TRUE, "", ["holds", "holds"], 0),
         ({1: 800, 8: 3200, 32: 1600}, "", ["doesn't hold", "holds"], 1),
         ({Precision.fp32: 3200, Precision.bf16: 800}, "", ["holds"], 0),  # bf16 is slower, here too
-        ({Precision.fp32: 3200, Precision.bf16: 12800}, "", ["doesn't hold"], 1),
         (LEAD, "", ["holds"], 0),
         slow(TRUE, " 8", ["can't tell", "holds"], 0),
     ],
@@ -95,7 +94,7 @@ def test_what_is_not_measured_says_why(shared, project, changes, num, budget_s, 
     assert not (project / "ran").exists()
 
 
-def test_what_is_no_bundle_or_a_wrong_one_is_refused(project, capsys):  # noqa: F811
+def test_what_is_no_bundle_or_a_wrong_one_is_refused(project, capsys):
     bundled(project, {8: 800})
     changed(project / "theirs.zip", lambda files: files.update({"cells.csv": b""}), fix=True)
     no_claims = "has no comparison that is sure, likely or the same. Run `accelbench compare --top FOLDER` with"

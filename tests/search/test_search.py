@@ -183,16 +183,12 @@ def test_when_the_time_is_over_the_largest_that_fits_is_told(project, monkeypatc
     ]
 
 
-def test_a_cell_that_this_machine_skips_is_a_mistake_and_nothing_is_tried(project):
+def test_a_try_is_a_process_of_one_host_that_takes_the_memory_that_is_told(project):
+    console = Console(file=io.StringIO(), width=200)
     skipped = make_cell(precision=Precision.tf32)  # which no CPU has
-    console = Console(file=io.StringIO())
     with pytest.raises(UserError, match="--largest-batch: this machine skips .*tf32"):
         largest_batch.find(skipped, ANYWHERE, console, None, 60.0)
     assert console.file.getvalue() == ""
-
-
-def test_a_try_is_a_process_of_one_host_that_takes_the_memory_that_is_told(project):
-    console = Console(file=io.StringIO(), width=200)
     with Hosts(faulty_host) as hosts:
         assert largest_batch.find(make_cell("tell peak", batch_size=32), ANYWHERE, console, hosts, 60.0) == 0
         assert len(hosts._hosts) == 1
