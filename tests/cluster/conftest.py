@@ -1,1 +1,0 @@
-from sweep.conftest import project, shared  # noqa: F401
