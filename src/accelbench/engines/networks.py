@@ -153,5 +153,5 @@ def layers_of(
     check_fits(model, shape)
     try:
         return [made[kind](*args) for kind, *args in NETWORKS[name](shape, num_classes, **model.args)]
-    except (TypeError, ValueError, RuntimeError) as error:
+    except (TypeError, ValueError) as error:
         raise UserError(f"model.args: {error}") from error

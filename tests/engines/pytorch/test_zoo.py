@@ -83,7 +83,6 @@ def own_spec(target, **more):
         (own_spec(f"{__name__}.make_list", factory=True), "should make a torch.nn.Module, not a list"),
         ({"name": "mlp", "args": {"widht": 3}}, "model.args: .*widht"),
         ({"name": "cnn", "args": {"dropout": 7}}, "model.args: dropout probability has to be between 0 and 1"),
-        ({"name": "mlp", "args": {"widths": [-8]}}, "model.args: "),
         ({"name": "resnet51", "library": Library.torchvision}, "model.name=resnet51: torchvision has no such network"),
         pytest.param({"name": "resnet51", "library": Library.timm}, "timm has no such network", marks=needs("timm")),
         ({"name": "fcn_resnet50", "library": Library.torchvision}, "torchvision has no such network"),  # no classifier
