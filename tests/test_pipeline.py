@@ -116,13 +116,11 @@ def link(project, tmp_path_factory):
 
 
 def test_a_report_is_not_written_through_a_link(project, link, capsys):
-    for place, target in (("report/plots", {}), ("report", {}), ("report", {"target": "report"})):
+    for place, target in (("report", {}), ("report", {"target": "report"}), ("report/plots", {})):
         link(place, **target)
         assert main(["report", "results"]) == stages.main(["build_report"]) == 2
         assert capsys.readouterr().err.count(f"{place}: is a link to") == 2
         (project / place).unlink()
-        if place == "report/plots":
-            (project / "report").rmdir()
     os.renames(project / "results/nets", project / "runs/nets")
     link("runs/nets/report")
     assert main(["report", "runs/nets"]) == 2

@@ -187,9 +187,7 @@ def test_a_dead_server_costs_no_record(root, monkeypatch):
 
 
 def test_a_run_reaches_a_server_whose_folder_of_files_is_on_another_machine(root, monkeypatch):
-    def refuse(client, run_id, text, name):
-        raise PermissionError(13, "Permission denied", "/srv")
-
+    refuse = Mock(side_effect=PermissionError(13, "Permission denied", "/srv"))
     monkeypatch.setattr(mlflow, "is_own", lambda root: False)
     monkeypatch.setattr(mlflow.MlflowClient, "log_text", refuse)
     assert deliver(root, record()).problem is None
