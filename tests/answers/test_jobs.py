@@ -184,8 +184,7 @@ def test_the_speed_of_a_cell_is_the_median_of_its_processes_and_others_follow(ra
 
 
 def test_confirming_processes_alone_count_where_there_are_enough() -> None:
-    single = [maker.ok(maker.cell(precision=word), rate) for word, rate in (("fp32", 500), ("bf16", 9000))]
-    planned = [Process.of(maker.at(each, 50)) for each in single]
+    planned = [Process.of(maker.at(each, 50)) for each in maker.interleaved({"fp32": 500, "bf16": 9000}, 1)]
     made = map(Process.of, maker.interleaved({"fp32": 1000, "bf16": 2000}, growth=0.01))
     confirming = [replace(each, is_confirming=True, folder="confirmed") for each in made]
     first, second = cells_of([*planned, *confirming])

@@ -7,7 +7,7 @@ from accelbench.judging.verdict import is_retried, judge, load_beside, why_distu
 from accelbench.schema.cell import Allocator, Device, ModelSpec, Options, Precision, Status
 from accelbench.schema.measurement import Block, SystemSeries, Work
 from accelbench.schema.record import DEVICE_MEASUREMENTS
-from beside import BUSY, OTHERS, OWN, REASON, STEAL, WAITING, make_record, quiet, series
+from beside import BUSY, OTHERS, OWN, REASON, STEAL, WAITING, make_record, quiet
 from fakes import make_ceilings, make_cell, make_measurement
 
 JEMALLOC = Options(allocator=Allocator.jemalloc)
@@ -78,21 +78,13 @@ def test_who_is_accused(values, num_cores, why):
     assert why_disturbed(make_record(values, num_cores=num_cores)) == why
 
 
-def test_only_the_steady_state_counts():
-    """In the samples before and after it, the load is the opposite one."""
-    for values, reason in ((BUSY, REASON), (quiet(), None)):
-        record = make_record(values)
-        assert why_disturbed(record) == reason
-        short = dataclasses.replace(record.measurement, steady_boot_s=(101.2, 101.3))  # between two samples
-        assert why_disturbed(dataclasses.replace(record, measurement=short)) == reason
-    assert load_beside(series(quiet())) is not None
-
-
-def test_without_knowledge_nothing_is_disturbed():
+def test_without_knowledge_nothing_is_disturbed_and_the_nearest_samples_are_some():
     for record in (make_record(None), make_record(environment={"busy": "allowed"})):
         assert why_disturbed(record) is None
         assert summarise(record)["samples_per_s"] == pytest.approx(3200)
     assert "busy" in DEVICE_MEASUREMENTS  # that it is allowed is no part of an identity
+    between = dataclasses.replace(make_record().measurement, steady_boot_s=(101.2, 101.3))  # two samples
+    assert why_disturbed(dataclasses.replace(make_record(), measurement=between)) == REASON
     failed = {name: [None, *samples[1:]] for name, samples in BUSY.items()}  # the first sample says nothing
     assert why_disturbed(make_record(failed)) == REASON
     nothing = SystemSeries(started_boot_s=1.0, t_s=[0.1], values={OTHERS: [None]}, num_cores=2)
