@@ -97,9 +97,9 @@ EFFICIENCIES = {  # (rate, what the cell is, threads of each process) of each ce
     "parts of a CPU": ([(1000, {}, 2), (600, {"threads": 1}, 1), (900, {"devices": 2}, 1)], [0.75]),
     "XLA's devices with a process each": ([(1000, {"device": "tpu"}, None), (3600, CHIPS, None)], [0.9]),
     "devices of XLA share all cores": ([(1000, XLA, 2), (900, {**XLA, "devices": 2}, 2)], []),
+    "cells differ in another batch": ([(1000, {**GPU, "batch_size": 32}, 8), (1800, TWO, 4)], []),
+    "cells differ in another setting": ([(1000, {**GPU, "seed": 1}, 8), (1800, TWO, 4)], []),
 }
-for _other in ({"batch_size": 32}, {"seed": 1}, {"precision": "bf16"}, {"mode": Mode.train}):
-    EFFICIENCIES[f"cells differ in {next(iter(_other))}"] = ([(1000, {**GPU, **_other}, 8), (1800, TWO, 4)], [])
 
 
 @pytest.mark.parametrize(("cells", "shown"), EFFICIENCIES.values(), ids=EFFICIENCIES)
