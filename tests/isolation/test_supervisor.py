@@ -107,7 +107,7 @@ def test_a_host_passes_on_harmless_variables_what_cells_print_and_the_users_modu
     tmp_path, monkeypatch
 ):
     heard = []
-    for name in (*SUBSTITUTING, "PYTHONSAFEPATH", "ACCELBENCH_TEST_HARMLESS"):
+    for name in (*SUBSTITUTING, "ACCELBENCH_TEST_HARMLESS"):
         monkeypatch.setenv(name, "1")
     monkeypatch.chdir(tmp_path)
     for name in ("random", "code", "profile", "types"):
