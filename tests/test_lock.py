@@ -104,18 +104,9 @@ def base(monkeypatch):
         yield Path(base)
 
 
-def test_a_folder_is_this_users_and_ends_with_its_context(base, monkeypatch):
-    with lifeline.scratch_folder() as folder:
-        assert os.listdir(base) == [folder.name]
-        assert stat.S_IMODE(folder.stat().st_mode) == 0o700
-        (folder / "a").mkdir()
-    assert os.listdir(base) == []
-    monkeypatch.setattr(tempfile, "tempdir", str(base / "missing"))
-    with pytest.raises(UserError, match="TMPDIR=.*missing: no folder can be made there"), lifeline.scratch_folder():
-        pytest.fail("made")
-
-
-def test_what_is_in_use_or_not_ours_stays_and_what_a_killed_process_left_goes_with_who_used_it(base, tmp_path):
+def test_what_is_in_use_or_not_ours_stays_and_what_a_killed_process_left_goes_with_who_used_it(
+    base, tmp_path, monkeypatch
+):
     (tmp_path / "others").write_text("not ours")
     other, file, foreign = (base / f"{lifeline.PREFIX}{name}" for name in ("link", "file", "foreign"))
     other.symlink_to(tmp_path)
@@ -130,6 +121,8 @@ def test_what_is_in_use_or_not_ours_stays_and_what_a_killed_process_left_goes_wi
         name, user = holder.stdout.readline().split()
         with lifeline.scratch_folder() as folder:
             assert set(base.iterdir()) == stays | {folder, Path(name)}
+            assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+            (folder / "a").mkdir()
         assert psutil.pid_exists(int(user))
         holder.kill()
     assert Path(name).exists()
@@ -137,3 +130,6 @@ def test_what_is_in_use_or_not_ours_stays_and_what_a_killed_process_left_goes_wi
         assert set(base.iterdir()) == stays | {folder}
     assert is_gone(int(user))
     assert (tmp_path / "others").read_text() == "not ours"
+    monkeypatch.setattr(tempfile, "tempdir", str(base / "missing"))
+    with pytest.raises(UserError, match="TMPDIR=.*missing: no folder can be made there"), lifeline.scratch_folder():
+        pytest.fail("made")
