@@ -121,13 +121,13 @@ def test_what_is_in_use_or_not_ours_stays_and_what_a_killed_process_left_goes_wi
         name, user = holder.stdout.readline().split()
         with lifeline.scratch_folder() as folder:
             assert set(base.iterdir()) == stays | {folder, Path(name)}
-            assert stat.S_IMODE(folder.stat().st_mode) == 0o700
             (folder / "a").mkdir()
         assert psutil.pid_exists(int(user))
         holder.kill()
     assert Path(name).exists()
     with lifeline.scratch_folder() as folder:
         assert set(base.iterdir()) == stays | {folder}
+        assert stat.S_IMODE(folder.stat().st_mode) == 0o700
     assert is_gone(int(user))
     assert (tmp_path / "others").read_text() == "not ours"
     monkeypatch.setattr(tempfile, "tempdir", str(base / "missing"))
