@@ -25,6 +25,19 @@ def tokens(batch_size, seq_len=8, vocab=100):
     return {"ids": ids, "mask": torch.zeros(batch_size, seq_len, dtype=torch.bool), "labels": ids.roll(-1, 1)}
 
 
+class Compiles(nn.Linear):
+    """Compiles a function of its own, and again for each batch, since each has one row more."""
+
+    def __init__(self):
+        super().__init__(32, 4)
+        self.calls, self.compiled = 0, torch.compile(torch.relu, backend="eager", dynamic=False)
+
+    def forward(self, left, right):
+        self.calls += 1
+        self.compiled(left.new_zeros(self.calls))
+        return super().forward(left)
+
+
 class TwoInputs(nn.Module):
     def __init__(self):
         super().__init__()

@@ -100,6 +100,8 @@ def complaint(words, capsys, project):
         ("best --serve --latency-ms 50 model=mlp server.rate=5", "server.rate: --serve decides it"),
         ("best --serve --latency-ms 50 model=mlp repeats=2", "repeat, repeats: --serve decides"),
         ("best --serve --latency-ms 50 --percentile 90 server.percentile=99", "--percentile: can't be used with serv"),
+        ("best --percentile 99", "--percentile: needs --latency-ms, such as --latency-ms 50"),
+        ("best --seeds 6 runs/mine", "--seeds: needs --target"),
         ("best --serve model=mlp", "--serve: needs --latency-ms, such as --latency-ms 50"),
         ("best --serve --latency-ms 50 --search --budget 5m model=mlp", "--search: can't be used with --serve"),
         ("plan model=mine", '/conf/model/mine.yaml", line 3'),  # which is no YAML

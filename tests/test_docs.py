@@ -193,7 +193,9 @@ def test_links_and_paths_of_a_page_lead_somewhere_and_no_cell_of_a_table_is_long
 
 
 def test_the_made_pages_are_what_the_code_makes():
-    for name, text in runpy.run_path(str(ROOT / "docs/pages.py"))["pages"]().items():
+    pages = runpy.run_path(str(ROOT / "docs/pages.py"))["pages"]()
+    assert set(pages) == {"columns.md", "serving.md", "settings.md"}
+    for name, text in pages.items():
         assert (ROOT / "docs" / name).read_text() == text, "run: python docs/pages.py"
 
 

@@ -196,6 +196,16 @@ def test_it_ends_after_the_evaluation_that_follows_the_hit(settings, values, hit
     assert (run.training.hit, run.training.stayed, len(run.training.evaluations)) == (hit, stayed, num_evaluations)
 
 
+def test_samples_and_epochs_of_parts_of_an_epoch():
+    run = GoalRun(cell_to_goal(epochs=2, target={"every": 0.5}))
+    run.plan(Order(100, 32, last="keep"))
+    for _ in range(2):
+        assert len(list(run.interval_of(iter(range(1000))))) == 2
+        run.evaluated(0.1)
+    evaluations = [(each.num_steps, each.num_samples, each.epochs) for each in run.training.evaluations]
+    assert evaluations == [(2, 64, 0.64), (4, 100, 1.0)]
+
+
 def test_the_split_is_disjoint_and_depends_on_the_data_alone():
     train, held_out = parts_of(1000, 0.1)
     assert len(held_out) == 100

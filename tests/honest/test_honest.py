@@ -149,7 +149,7 @@ ACCIDENTS = [
     program("accidents.Detaches", modes="train", found=NO_GRADIENTS, quick="train"),
     program("accidents.AllFrozen", modes="train", found="empty parameter list"),
     program("accidents.StaysInEval", modes="train", found="layers in evaluation mode during training", quick="train"),
-    program("Plain", modes="infer", found="was called for 8 samples", batch="accidents.too_few"),
+    program("Plain", modes="infer", found="was called for 8 samples", batch="accidents.too_few", quick="infer"),
     program("modules.NeverBackward", modes="train", found=NOTHING, quick="train"),
     program("modules.CropsInTransfer", modes="train", found="most batches have 2 samples", quick="train"),
     program("modules.KeepsPrediction", modes="infer", found=STALE, quick="infer"),

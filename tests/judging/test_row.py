@@ -156,7 +156,8 @@ def test_data_or_copying_bounds_a_step_that_waits_for_them_for_more_than_half_of
     parts = {name: [seconds] * 64 for name, seconds in waits.items()}
     measured = make_measurement(work=Work(flops=2 * 10**9, bytes=10**6, num_operators=10), **parts)
     environment = {"ceilings": asdict(CEILINGS)}
-    for is_compiled, expected in ((False, word), (True, None if word == Bound.compute else word)):
-        cell = make_cell(options=Options(compile=is_compiled))
+    for name in (None, "compile", "cuda_graphs"):
+        expected = None if name and word == Bound.compute else word
+        cell = make_cell(options=Options(**{name: True} if name else {}))
         row = summarise(make_record(cell, environment=environment, measurement=measured))
         assert (row["bound"], row["mfu"]) == (expected, pytest.approx(0.2))

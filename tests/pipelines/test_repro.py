@@ -35,7 +35,7 @@ def change(root, **changes):
 
 @pytest.mark.parametrize(
     ("statuses", "code"),
-    [((Status.ok, Status.skipped), 0), ((Status.invalid, Status.failed), 1)],
+    [((Status.ok, Status.skipped), 0), ((Status.ok, Status.invalid), 1), ((Status.ok, Status.failed), 1)],
 )
 def test_the_exit_status_says_whether_a_cell_failed_unexpectedly(repro, statuses, code, capsys, monkeypatch):
     made = [samples.record(samples.cell(seed=number), status) for number, status in enumerate(statuses)]

@@ -1,6 +1,6 @@
 import pytest
 
-from accelbench.schema.text import clean, is_out_of_memory, summary
+from accelbench.schema.text import clean, is_out_of_memory, one_line, summary
 
 
 @pytest.mark.parametrize(
@@ -17,6 +17,10 @@ def test_characters_that_command_or_reorder_become_visible(text, cleaned):
     assert clean(text) == cleaned
     assert clean(cleaned) == cleaned
     cleaned.encode()
+
+
+def test_the_lines_of_a_message_become_one():
+    assert one_line(" a\n\tb\r\nc \x1b[2K") == r"a b c \x1b[2K"
 
 
 LONG = "the weights of layer 7 are of the shape 3 x 4, and 4 x 3 was expected"

@@ -72,7 +72,7 @@ def joules_per_sample(record: Record, measured: Measurement) -> float | None:
         num = measured.num_steady_samples
     else:
         epochs = measured.epochs[1:]
-        # From 0 on there are no samples of the power: the energy is then unknown.
+        # An unknown begin becomes 0, when no power was sampled, so the energy is unknown, too.
         begins = [epoch.began_boot_s or 0.0 for epoch in epochs]
         spans = [(begin, begin + epoch.seconds) for begin, epoch in zip(begins, epochs, strict=True)]
         num = sum(epoch.num_samples for epoch in epochs)

@@ -276,7 +276,7 @@ def _latencies(measured: Measurement) -> Row:
         row |= with_bounds(f"latency_p{percent}_ms", value, bounds)
     if len(latency) >= order_statistics.NUM_SAMPLES_FOR[50]:
         row["num_outliers"] = latency.num_outliers
-        # The computation is the step minus the wait for data and the copies. A part without times counts as 0.
+    # The computation is the step minus the wait for data and the copies. A part without times counts as 0.
     computed_ms = latency.values
     moves = {
         "data_wait_ms": measured.data_s,
@@ -377,6 +377,7 @@ def _facts(measured: Measurement) -> Row:
     evaluation = measured.evaluation
     answers = measured.answers
     busiest = measured.operators[:MAX_OPERATORS]
+    operators = [f"{part.name} x{part.num_calls} {100 * part.share:.0f} %" for part in busiest]
     # The first epoch's evaluation includes compilation. It is left out if there are further epochs.
     evaluations_s = [epoch.evaluation.seconds for epoch in measured.steady_epochs if epoch.evaluation]
     row: Row = {
@@ -392,10 +393,7 @@ def _facts(measured: Measurement) -> Row:
         # A window has no loss here: the loss of its last batch depends on the number of steps, and shows no learning.
         "loss": measured.epochs[-1].loss if measured.epochs else None,
         "train_accuracy": measured.epochs[-1].accuracy if measured.epochs else None,
-        "busiest_operators": ", ".join(
-            f"{part.name} x{part.num_calls} {100 * part.share:.0f} %" for part in busiest
-        )
-        or None,
+        "busiest_operators": ", ".join(operators) or None,
         "test_loss": evaluation.loss if evaluation else None,
         "evaluation_s": order_statistics.median(evaluations_s) if evaluations_s else None,
     }
@@ -417,15 +415,14 @@ def of_training(record: Record, training: TargetTraining) -> Row:
         return row | {"target_budget_s": training.evaluations[-1].ended_s}
     hit = training.evaluations[training.hit]
     before = [part for part in training.log if part.ended_s <= hit.ended_s]
+    is_passage = record.cell.target.definition == Definition.passage
     began_boot_s = record.system.started_boot_s if record.system else None  # the start of the process
     joules = None
     if began_boot_s is not None:
         joules = joules_within(record, [(began_boot_s, began_boot_s + hit.ended_s)])
     return row | {
         "target_s": hit.ended_s,
-        "target_low_s": earliest_hit_s(training)
-        if record.cell.target.definition == Definition.passage
-        else None,
+        "target_low_s": earliest_hit_s(training) if is_passage else None,
         "target_train_s": sum(part.seconds for part in before if part.span == Span.train),
         "target_epochs": hit.epochs,
         "target_samples": hit.num_samples,

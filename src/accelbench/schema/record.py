@@ -173,7 +173,7 @@ class Readable:
 
     def problems(self, name: Callable[[Path], str] = shown) -> list[str]:
         """A line for each unreadable file: its name, the reason, and what the user can do."""
-        # Not if the system refused to read it: the file may be whole.
+        # If the system refused to read a file, the advice is left out: the file may be whole.
         advice = "; delete it and run the sweep again"
         return [
             f"{name(path)}: {reason}{'' if isinstance(self.refused[path], RefusedError) else advice}"

@@ -235,7 +235,7 @@ class Session:
             notes = [f"measured again: the first time, {why}"]
         served = record.measurement.serving if record.measurement else None
         if requests is not None and (served is None or served.requests_digest is None):
-            requests.unlink(missing_ok=True)  # belongs to an earlier record of this name
+            requests.unlink(missing_ok=True)  # of the run before, or of an earlier record of this name
         write(record, self.folder)
         self._progress.finish(record)
         return record

@@ -13,7 +13,8 @@ SEED = 3
 # Name -> network, arguments, and shape of an image with the channels last.
 CASES = {
     "mlp": ("mlp", {"widths": [32, 16]}, (28, 28)),
-    "cnn": ("cnn", {"channels": 8}, (24, 32, 3)),
+    "cnn": ("cnn", {"channels": 8}, (24, 32)),
+    "cnn_in_colour": ("cnn", {"channels": 8}, (24, 32, 3)),
     "rnn": ("rnn", {"units": 16}, (6, 20)),
     "lstm": ("lstm", {"units": 16}, (6, 20)),
     "autoencoder": ("autoencoder", {"code": 4}, (10, 12)),

@@ -110,6 +110,13 @@ def test_on_a_gpu(tmp_path, data):
         assert measured(tmp_path, "Tokens", "tokens", loss, device=Device.gpu, data=data).device == Device.gpu
 
 
+def test_what_a_network_compiles_itself_is_counted(tmp_path):
+    measurement = engine.run(own_cell("Compiles", "two_inputs", **TWO_STEPS), tmp_path)
+    assert measurement.num_compiles >= 3
+    assert 0 < measurement.compile_s < 60
+    assert any("times in the steady state" in warning for warning in measurement.warnings)
+
+
 @pytest.mark.filterwarnings("ignore:Sparse CSR")
 def test_weights_with_other_signs_and_sparse_tensors_with_other_places_differ():
     assert norm_of(torch.tensor([1.0, -1.0, -1.0])) != norm_of(torch.tensor([1.0, 1.0, -1.0]))
