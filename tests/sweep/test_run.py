@@ -23,7 +23,7 @@ from accelbench.data.arrays import read_manifest
 from accelbench.errors import ChangedError, UserError
 from accelbench.grid import fingerprint, plan
 from accelbench.isolation.hosts import Hosts
-from accelbench.project import RECORDS, Workplace
+from accelbench.project import RECORDS, REQUESTS, Workplace
 from accelbench.schema import plan_file, record
 from accelbench.schema.cell import DataSpec, Device, Engine, Library, ModelSpec, Precision, Protocol, Status
 from accelbench.settings.config import Retry
@@ -44,6 +44,15 @@ def of_sizes(*sizes):
 
 def statuses(result):
     return [found.status for found in result.records]
+
+
+def test_a_served_cell_that_fails_keeps_no_requests_of_an_earlier_one(swept, project):
+    cell = make_cell("raise", protocol=Protocol.server)
+    for _ in range(2):
+        result, _ = swept([cell], retry=Retry.failed)
+        stale = FOLDER / f"{result.records[0].name}{REQUESTS}"
+        assert (statuses(result), stale.exists()) == ([Status.failed], False)
+        stale.touch()
 
 
 FAULTS = {
