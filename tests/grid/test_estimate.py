@@ -47,7 +47,8 @@ def test_without_a_record_a_cell_takes_its_windows_and_epochs_and_steps_are_unkn
     assert seconds(evidence, replace(cell, options=Options(compile=True))) == FIXED_S + 4.0 + COMPILED_S
     served = make_cell(protocol=Protocol.server, server=Server(duration_s=30))
     assert seconds(evidence, served) == FIXED_S + 30.0
-    for other in (replace(STEPS, threads=1), make_cell(protocol=Protocol.fit, mode=Mode.train)):
+    generated = replace(cell, mode=Mode.generate)
+    for other in (replace(STEPS, threads=1), make_cell(protocol=Protocol.fit, mode=Mode.train), generated):
         assert evidence.length(other) == Length(0.0, 1)
     assert seconds(evidence, make_cell(timeout_s=0.5)) == 0.5
     assert str(Length(40.0) + Length(0.0, 3)) == "about 40 s and 3 of unknown length"

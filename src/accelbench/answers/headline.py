@@ -190,10 +190,12 @@ def missing(cells: Sequence[MeasuredCell]) -> str:
     if not reasons:
         return ""
     parts = []
+    num_others = reasons.total()
     for (outcome, why), num in reasons.most_common(MAX_REASONS):
         parts.append(f"{num:,} {outcome}" + (f" ({why})" if why else ""))
-    if len(reasons) > MAX_REASONS:
-        parts.append("others")
+        num_others -= num
+    if num_others:
+        parts.append(f"{num_others:,} others")
     return f"{reasons.total():,} of {len(cells):,} cells: {', '.join(parts)}."
 
 

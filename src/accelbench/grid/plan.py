@@ -23,7 +23,7 @@ from accelbench.grid.own_code import check_own_code, source_digest
 from accelbench.grid.support import why_not, why_unfit
 from accelbench.presentation import duration
 from accelbench.project import MANIFEST, RECORD_FOLDERS, Workplace
-from accelbench.schema.cell import MODULE, RANDOM, SERVING, Cell, Device, Engine, Protocol
+from accelbench.schema.cell import MODULE, RANDOM, SERVING, Cell, Device, Engine, Mode, Protocol
 from accelbench.schema.measurement import Data
 from accelbench.schema.plan_file import WantedCell, labels, record_paths
 from accelbench.schema.record import Record, read_all
@@ -280,7 +280,7 @@ def allowed_s(cell: Cell) -> float | None:
         fixed_s += COMPILED_S
     if cell.protocol in SERVING:
         return fixed_s + cell.server.duration_s
-    if cell.protocol != Protocol.window:
+    if cell.protocol != Protocol.window or cell.mode == Mode.generate:
         return None
     window = cell.window
     windows_s = window.warmup_s + window.measure_s + window.latency_s + cell.breakdown_s
