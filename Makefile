@@ -78,7 +78,7 @@ test: setup  ## run the tests
 test-all: setup .venv-models/.installed  ## run the tests, and those that take long and guard rare cases
 	$(call run_tests,not faults and not cluster and not gpu and not tpu)
 
-test-faults: setup  ## look for faults by killing processes and under bad conditions, and for known ones (eight minutes)
+test-faults: setup  ## look for faults by killing processes and under bad conditions, and for known ones (two minutes)
 	$(BIN)/python -m pytest -m "faults or fault"
 
 test-wheel: setup  ## build the wheel, and test it as a user installs it, with the newest packages (five minutes)
