@@ -15,6 +15,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 UV = Path(sys.executable).with_name("uv")
+FOLDERS = ("src/accelbench", "src/hydra_plugins", "conf")  # that the wheel has
 FOR_TESTS = ("pytest", "pytest-timeout")
 FAST = "not slow and not faults and not cluster and not gpu and not tpu"
 SAVED = """import torchvision
@@ -59,8 +60,8 @@ def main() -> int:
 
 
 def differing_files(wheel: Path) -> set[str]:
-    """The files that only the wheel has, or only the package. conf/ is a part of the package."""
-    command = ["git", "ls-files", "--cached", "--others", "--exclude-standard", "src", "conf"]
+    """The files that only the wheel has, or only the package (`FOLDERS`)."""
+    command = ["git", "ls-files", "--cached", "--others", "--exclude-standard", *FOLDERS]
     listed = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True)
     sources = {"src": "", "conf": "accelbench/conf/"}
     wanted = {sources[name.partition("/")[0]] + name.partition("/")[2] for name in listed.stdout.splitlines()}
