@@ -433,11 +433,11 @@ class Run(CellRun):
     def outcome(self, step: ExecutionStep, num_samples: int) -> tuple[float | None, float | None]:
         """Returns the loss and the accuracy that Keras' metrics have added up since their last reset."""
         results = {name: float(value) for name, value in self.model.get_metrics_result().items()}
-        # A number in fp32, so it is rounded to a whole number of samples below.
-        share = results.get("accuracy")
-        return self.checked_loss(results["loss"]), None if share is None else round(
-            share * num_samples
-        ) / num_samples
+        accuracy = results.get("accuracy")
+        if accuracy is not None:
+            # Keras adds up in fp32. The exact value is a whole number of samples, divided by their number.
+            accuracy = round(accuracy * num_samples) / num_samples
+        return self.checked_loss(results["loss"]), accuracy
 
     def observe(self) -> Observed:
         """Reports the precision and the device that were really used. In inference, also prepares the output check.
