@@ -3,9 +3,7 @@
 import contextlib
 import errno
 import importlib
-import json
 import logging
-import os
 import re
 import signal
 import subprocess
@@ -19,7 +17,6 @@ from hydra.core.plugins import Plugins
 from hydra.plugins.sweeper import Sweeper
 from omegaconf import OmegaConf
 
-from accelbench import worker
 from accelbench.cli import main
 from accelbench.commands.command import load_all
 from accelbench.grid import plan
@@ -27,11 +24,11 @@ from accelbench.isolation import hosts
 from accelbench.isolation.hosts import Hosts
 from accelbench.project import workplace
 from accelbench.schema import plan_file
-from accelbench.schema.cell import Mode, Status
-from accelbench.schema.serialize import grouped, plain
+from accelbench.schema.cell import Status
+from accelbench.schema.serialize import grouped
 from accelbench.settings.config import every_setting
 from accelbench.sweep.session import Session
-from fakes import TESTS, faulty_host, give_ceilings, make_cell, make_project
+from fakes import faulty_host, give_ceilings, make_project
 
 COMMANDS = load_all()
 NOT_HYDRAS = "only the command line of `accelbench run` accepts Hydra's own settings"
@@ -370,45 +367,3 @@ def test_a_reader_that_goes_away_ends_the_program_in_silence(project):
         process.stdout.close()  # as `head` does when it has its lines
         assert process.stderr.read() == b""
         assert process.wait() == 128 + signal.SIGPIPE
-
-
-FAKED = f"""
-import sys
-sys.path.insert(0, {str(TESTS)!r})
-from accelbench import worker
-import fakes
-worker.host_spec = fakes.faulty_host
-sys.exit(worker.main(sys.argv[1:]))
-"""
-TORCHRUN = (sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2")
-
-
-def run_alone(folder, start, **changes):
-    """Runs a script like `python -m accelbench.worker` on a cell. Returns its exit status and its answer."""
-    project = make_project(folder / "project")
-    (folder / "faked.py").write_text(FAKED)
-    (folder / "cell.json").write_text(json.dumps(plain(make_cell(**changes))))
-    words = [*start, str(folder / "faked.py"), str(folder / "cell.json"), str(project / "data" / "mnist")]
-    environment = {**os.environ, "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE": "1"}
-    done = subprocess.run(words, capture_output=True, text=True, env=environment, timeout=200)
-    return done.returncode, json.loads(done.stdout)
-
-
-def test_a_mistake_in_the_cells_settings_is_exit_status_2(tmp_path):
-    status, outcome = run_alone(tmp_path, (sys.executable,), fault="mistake")
-    assert (status, outcome["status"], outcome["user_error"]) == (2, "failed", True)
-    assert outcome["reason"].startswith("model.args: ")
-
-
-@pytest.mark.slow
-def test_of_two_ranks_under_torchrun_the_first_answers(tmp_path):
-    status, outcome = run_alone(tmp_path, TORCHRUN, mode=Mode.train, devices=2)
-    assert (status, outcome["status"], outcome["measurement"]["num_devices"]) == (0, "ok", 2)
-
-
-def test_what_is_no_cell_is_a_mistake(tmp_path, capsys):
-    for text, words in (("[1]", "no readable cell"), ('{"schema_version": 99, "cell": {}}', "it has schema 99; this ")):
-        (tmp_path / "cell.json").write_text(text)
-        with pytest.raises(SystemExit, match="2"):
-            worker.parse([str(tmp_path / "cell.json"), str(tmp_path)])
-        assert words in capsys.readouterr().err

@@ -1,17 +1,15 @@
-"""What runs here and what does not, and the table of rules that decides it."""
+"""What runs here and what does not."""
 
 import itertools
-import re
 from pathlib import Path
 
 import pytest
 
 from accelbench.devices import packages
 from accelbench.devices.registry import DeviceReport, absent
-from accelbench.grid.support import CellFacts, why_not
-from accelbench.rules import MISTAKES, NEEDS, SKIPPED, Asked, Rule, terms
-from accelbench.schema.cell import NOT_QUANTIZED, STEP_MODES, Device, Engine, KerasSettings, Mode, ModelSpec, Precision
-from accelbench.settings.to_cell import RunFacts, cell_and_options
+from accelbench.grid.support import why_not
+from accelbench.schema.cell import NOT_QUANTIZED, STEP_MODES, Device, Mode, ModelSpec, Precision
+from accelbench.settings.to_cell import cell_and_options
 from fakes import make_cell
 from settings.composed import merged
 
@@ -146,38 +144,3 @@ def test_an_absent_device_comes_first_but_a_named_tpu_is_none_of_this_machines()
         assert why_not(cell(device, precision), absent(device, "nothing there")) == "nothing there"
     named = cell_of("engine.name=keras device.name=tpu devices=8 engine.tpu=mine")
     assert why_not(named, absent(Device.tpu, "no TPU chip")) is None
-
-
-def test_a_rule_names_settings_and_facts_that_there_are():
-    def is_setting(asked, name):
-        section, _ = asked._place(name)
-        return hasattr(section, asked.places.get(name, name).rpartition(".")[2])
-
-    run = RunFacts(merged())
-    cell = CellFacts(make_cell(engine=Engine.keras, keras=KerasSettings(), device=Device.gpu), report(Device.gpu))
-    for asked, rule in [*((run, rule) for rule in MISTAKES), *((cell, rule) for rule in SKIPPED)]:
-        found = list(terms(rule.when))
-        assert sum(len("".join(map(str, term))) for term in found) == len(rule.when.replace(" ", ""))
-        for name in [*(name for name, _, _ in found), *re.findall(r"\{([\w.]+)\}", f"{rule.refuse} {rule.instead}")]:
-            assert hasattr(type(asked), name) or is_setting(asked, name), name
-    assert all(is_setting(run, name) for rule in NEEDS for name in rule.settings.split())
-
-
-class Trip(Asked):
-    """Facts of a trip."""
-
-    is_far = True
-
-    def __init__(self, days=1):
-        super().__init__(type("Settings", (), {"means": "walk", "days": days, "stop": None})())
-
-
-HOLD = ["means=walk,ride", "!stop", "is_far", "days>0", "days<2 is_far", ""]
-FAIL = ["means!=walk", "means", "days>=2", "days<2 stop", "stop>1", "days<days"]
-
-
-@pytest.mark.parametrize("condition", HOLD + FAIL)
-def test_a_condition_holds_if_all_of_its_terms_do_and_a_refusal_has_the_values_and_what_to_use_instead(condition):
-    assert Trip().holds(condition) == (condition in HOLD)
-    rules = [Rule("days>5", "days={days}: {means} is slow", "means=ride"), Rule("stop", "never")]
-    assert list(Trip(days=7.0).refusals(rules)) == ["days=7: walk is slow: use means=ride"]

@@ -78,7 +78,11 @@ Embeds = having(
 )
 
 
-class Manual(having(Lit, then=lambda self: setattr(self, "automatic_optimization", False))):
+class Manual(Lit):
+    def __init__(self):
+        super().__init__()
+        self.automatic_optimization = False
+
     def training_step(self, batch, batch_idx):
         loss = super().training_step(batch, batch_idx)
         self.optimise(self.optimizers(), loss, batch_idx)

@@ -133,14 +133,16 @@ class ComplexLayers(nn.Module):  # all complex: inputs, weights and output
         return self.second(torch.polar(z.abs().tanh(), z.angle()))
 
 
-# One weight has two names.
-Tied = having(
-    nn.Module,
-    lambda self, words: self.out(self.embedding(words).tanh()),
-    lambda self: setattr(self.out, "weight", self.embedding.weight),
-    embedding=lambda: nn.Embedding(100, WIDTH),
-    out=lambda: nn.Linear(WIDTH, 100, bias=False),
-)
+class Tied(nn.Module):  # one weight has two names
+    def __init__(self):
+        super().__init__()
+        self.embedding, self.out = nn.Embedding(100, WIDTH), nn.Linear(WIDTH, 100, bias=False)
+        self.out.weight = self.embedding.weight
+
+    def forward(self, words):
+        return self.out(self.embedding(words).tanh())
+
+
 # Its weights are computed from others: a direction and a length, or with a norm of 1.
 Parametrised = having(
     Plain,

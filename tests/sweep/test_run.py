@@ -2,11 +2,9 @@
 
 import errno
 import io
-import itertools
 import json
 import os
 import re
-import secrets
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -27,9 +25,8 @@ from accelbench.project import RECORDS, REQUESTS, Workplace
 from accelbench.schema import plan_file, record
 from accelbench.schema.cell import DataSpec, Device, Engine, Library, ModelSpec, Precision, Protocol, Status
 from accelbench.settings.config import Retry
-from accelbench.sweep import interleaved
 from accelbench.sweep.session import prepare_missing
-from fakes import QUICK, TESTS, faulty_host, give_ceilings, make_cell, make_environment, make_options
+from fakes import TESTS, faulty_host, make_cell, make_environment
 
 FOLDER = Path("runs/test")
 
@@ -256,49 +253,6 @@ def test_a_typo_is_told_while_another_measures(words, here, monkeypatch, capsys)
     assert "foo" in capsys.readouterr().err.partition("model.target=foo.Bar: ")[2]
 
 
-OPTIONS, MINE = make_options(out=None), make_options(out="runs/mine")
-
-
-def comparing(folder, num=None, options=OPTIONS):
-    return interleaved.plan_runs((make_cell(), options), (make_cell(), options), num, folder)
-
-
-def test_each_round_has_both_cells_once_in_an_order_drawn_at_random():
-    drawn = interleaved.shuffled_runs(make_cell(batch_size=8), make_cell(batch_size=16), 50, seed=1)
-    assert sorted(cell.repeat for cell in drawn.cells) == list(range(100))
-    rounds = list(zip(drawn.is_second[::2], drawn.is_second[1::2], strict=True))
-    assert set(rounds) == {(False, True), (True, False)}
-    assert 10 < sum(a for a, _ in rounds) < 40
-    assert [cell.batch_size for cell in drawn.cells] == [8] * 50 + [16] * 50
-    assert all(drawn.is_second[cell.repeat] == (cell.batch_size == 16) for cell in drawn.cells)
-
-
-def test_a_comparison_has_a_folder_of_its_own_and_five_rounds_and_one_that_holds_records_is_refused(tmp_path):
-    drawn, options = comparing(tmp_path)
-    assert len(drawn.cells) == 10
-    assert options.out.startswith("runs/")
-    assert options.out.endswith("-compare")
-    (tmp_path / "runs/mine").mkdir(parents=True)
-    drawn, options = comparing(tmp_path, 2, MINE)
-    assert (len(drawn.cells), options.out) == (4, "runs/mine")
-    (tmp_path / f"runs/mine/{drawn.cells[0].id}-01234567.json").touch()
-    longer, _ = comparing(tmp_path, options=MINE)
-    assert longer.is_second[:4] == drawn.is_second
-    others = {tuple(comparing(tmp_path, options=make_options(out=f"runs/{i}"))[0].is_second) for i in range(20)}
-    assert len(others) > 5  # each folder has an order of its own
-    sides = [(make_cell(), make_options(words_of={name: name})) for name in "AB"]
-    assert interleaved.plan_runs(*sides, 2, tmp_path)[1].words_of == {"A": "A", "B": "B"}
-    (tmp_path / "runs/mine/0123456789ab-01234567.json").touch()
-    with pytest.raises(UserError, match="out=runs/mine: has records of other cells"):
-        comparing(tmp_path, options=MINE)
-
-
-def test_of_each_seed_all_settings_run_before_those_of_the_next_one():
-    cells = [make_cell(protocol=Protocol.target, precision=word) for word in (Precision.fp32, Precision.bf16)]
-    planned = [(each.precision, each.seed) for each in interleaved.with_seeds(cells, 3)]
-    assert planned == [(word, seed) for seed in range(3) for word in ("fp32", "bf16")]
-
-
 def test_no_cell_begins_once_the_budget_is_used_up_and_the_sweep_goes_on_from_there(swept):
     cells = [make_cell(batch_size=size, seed=seed) for size in (8, 16) for seed in range(3)]
     result, text = swept(cells, ends_after_s=1e-9)
@@ -308,56 +262,3 @@ def test_no_cell_begins_once_the_budget_is_used_up_and_the_sweep_goes_on_from_th
     _, text = swept(cells[::3], ends_after_s=1e-9)
     assert "2 cells to measure: " in text
     assert len(swept(cells[::3])[0].records) == 2
-
-
-# How the variables of libraries begin, and how those of services do.
-PREFIXES = ("OMP_", "MKL_", "TORCH_", "PYTORCH_", "MALLOC_", "NVIDIA_", "CUDA_", "CC_", "XLA_", "TF_", "KERAS_")
-SUFFIXES = ("API_KEY", "TOKEN_app_terraform_io", "SECRET", "PASSWORD", "AUTH", "CREDENTIALS")
-SERVICES = ("HF_TOKEN", "WANDB_API_KEY", "AWS_SECRET_ACCESS_KEY", "OPENAI_API_KEY", "GITHUB_TOKEN", "KAGGLE_KEY")
-NAMES = (*map("".join, itertools.product(PREFIXES, SUFFIXES)), *SERVICES)
-# It quotes secrets in its output; that is compared with the output of another network, whose error quotes one.
-QUOTES = """
-import os
-import torch
-
-class Net(torch.nn.Linear):
-    made = []
-
-    def __init__(self):
-        super().__init__(8, 8)
-        Net.made.append(self)
-
-    def forward(self, x):
-        print("sent", os.environ["HF_TOKEN"])
-        if self is not Net.made[0]:
-            raise ValueError("401 for " + os.environ["NVIDIA_API_KEY"])
-        return super().forward(x)
-
-def batch(batch_size):
-    return torch.randn(batch_size, 8)
-"""
-QUOTING = ["model=custom", "model.target=quotes.Net", "model.batch=quotes.batch", "threads=1", *QUICK]
-
-
-def test_a_sweep_of_one_small_cell_leaves_no_secret_in_any_file(project, monkeypatch, capfd):
-    (project / "quotes.py").write_text(QUOTES)
-    monkeypatch.setenv("XDG_CACHE_HOME", str(project / "cache"))
-    values = {name: f"v{secrets.token_hex(12)}" for name in NAMES}
-    for name, value in {**values, "OMP_PROC_BIND": "false"}.items():
-        monkeypatch.setenv(name, value)
-    give_ceilings(project)
-    assert main([*QUOTING, "tracking=mlflow", "out=runs/a"]) == 0
-    (measured,) = map(record.read, (project / "runs/a").glob("*-*.json"))
-    assert measured.environment["variables"].items() >= {"OMP_PROC_BIND": "false"}.items()
-    # Real samples and the real steady state have the same clock: this is how load beside a cell is found.
-    started_s, (began_s, ended_s) = measured.system.started_boot_s, measured.measurement.steady_boot_s
-    assert started_s < began_s < ended_s < started_s + measured.wall_s
-    assert main(["report", "runs"]) == 0
-    assert main(["merge", "runs/a", "--into", "all"]) == 0
-    assert (project / "mlflow.db").exists()
-    assert main(["merge", "http://me:q8ZpL2xVw7@127.0.0.1:1/results", "--into", "all"]) == 2
-    told = "".join(capfd.readouterr())
-    assert "me:***@127.0.0.1:1/results: no such folder" in told
-    files = [path.read_bytes() for path in project.rglob("*") if path.is_file() and not path.is_symlink()]
-    kept = b"\n".join([told.encode(), *files])
-    assert [name for name, value in {**values, "address": "q8ZpL2xVw7"}.items() if value.encode() in kept] == []
